@@ -15,7 +15,7 @@ from albert_tf.models.published_sizes import MODELS_M, SHARING_M
 from albert_tf.runtime import settings
 from albert_tf.runtime.commands import option, run
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.markdown import markdown_table
+from albert_tf.runtime.report_text import markdown_table
 
 
 @dataclasses.dataclass(frozen=True)

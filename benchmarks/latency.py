@@ -40,7 +40,7 @@ from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.devices import has_bfloat16_products
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.markdown import markdown_table
+from albert_tf.runtime.report_text import markdown_table
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer

@@ -25,7 +25,7 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.markdown import markdown_table
+from albert_tf.runtime.report_text import markdown_table
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.kinds import KINDS

@@ -25,7 +25,7 @@ from albert_tf.runtime.bounds import POSITIVE, at_least, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.paths import matching
-from albert_tf.runtime.markdown import markdown_table
+from albert_tf.runtime.report_text import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS

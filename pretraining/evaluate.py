@@ -35,8 +35,8 @@ from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.files import outputs
+from albert_tf.runtime.report_text import percent_with_error
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.runtime.standard_errors import percent_with_error
 from albert_tf.text.tokenizer import load_tokenizer, tokenizer_of_model
 from albert_tf.training.step import num_parts
 from data.pipeline.batches import Records

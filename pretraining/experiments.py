@@ -16,7 +16,7 @@ from albert_tf.models.config import FFNS, NORMS, POSITIONS, SHARINGS, AlbertConf
 from albert_tf.models.published_sizes import MODELS_M, SHARING_M, WIDTHS_M
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.runtime.markdown import markdown_table
+from albert_tf.runtime.report_text import markdown_table
 from data.pipeline.batches import Objective
 from data.pipeline.masking import MaskingConfig
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig

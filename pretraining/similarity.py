@@ -25,8 +25,8 @@ from albert_tf.runtime import commands, pretrained
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.plots import plot_lines
+from albert_tf.runtime.report_text import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.progress import Progress
 from data.pipeline.batches import Objective, Records, evaluation_batches

@@ -1,4 +1,4 @@
-"""The base class of exports that take texts or pairs of texts, and checks of inputs."""
+"""The base class of exports that take texts or pairs of texts."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -7,16 +7,20 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.graph.buckets import run_in_buckets
-from albert_tf.graph.signatures import signature, untracked
+from albert_tf.graph.signatures import (
+    IDS,
+    Answer,
+    checked_inputs,
+    require_same_size,
+    signature,
+    untracked,
+)
 from albert_tf.graph.windows import equal_parts, pool
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import slice_rows
 from albert_tf.text.tokenizer import Tokenizer
-
-IDS = {name: tf.TensorSpec([None, None], tf.int32, name) for name in INPUTS}
-Answer = dict[str, tf.Tensor]
 
 
 class TextModule(tf.Module):
@@ -166,35 +170,3 @@ def classify_signature(module: TextModule, labels: tf.Tensor) -> Any:
         return {"classes": tf.broadcast_to(labels, tf.shape(scores)), "scores": scores}
 
     return signature(classify, [tf.TensorSpec([None], tf.string, "inputs")])
-
-
-def checked_inputs(
-    ids: Sequence[tf.Tensor], max_length: int, min_length: int = 1
-) -> dict[str, tf.Tensor]:
-    """Return the encoder's inputs by name, all [..., S].
-
-    Raises:
-      InvalidArgumentError: the shapes differ, or S is not between `min_length` and `max_length`.
-    """
-    inputs = dict(zip(INPUTS, ids, strict=True))
-    shapes = [tf.shape(value) for value in ids]
-    same = f"{', '.join(INPUTS)} must have one shape."
-    size = f"{', '.join(INPUTS)} must have {min_length} to {max_length} positions."
-    checks = [tf.debugging.assert_equal(shape, shapes[0], same) for shape in shapes[1:]]
-    checks.append(tf.debugging.assert_greater_equal(shapes[0][-1], min_length, size))
-    checks.append(tf.debugging.assert_less_equal(shapes[0][-1], max_length, size))
-    with tf.control_dependencies([check for check in checks if check is not None]):
-        return {name: tf.identity(value) for name, value in inputs.items()}
-
-
-def require_same_size(inputs: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
-    """Return the inputs in order.
-
-    Raises:
-      InvalidArgumentError: their first dimensions differ; the message names them.
-    """
-    sizes = [tf.shape(value)[0] for value in inputs.values()]
-    message = f"{' and '.join(inputs)} must have the same number of entries."
-    checks = [tf.debugging.assert_equal(size, sizes[0], message) for size in sizes[1:]]
-    with tf.control_dependencies([check for check in checks if check is not None]):
-        return [tf.identity(value) for value in inputs.values()]

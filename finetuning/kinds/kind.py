@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic
 import numpy as np
 import tf_keras
 
-from albert_tf.runtime.standard_errors import MIN_EXAMPLES
+from albert_tf.runtime.report_text import MIN_EXAMPLES
 from albert_tf.tasks.kind import Kind
 from albert_tf.tasks.task_settings import SettingsT
 from finetuning.datasets.dataset import Data, Dataset, Prediction

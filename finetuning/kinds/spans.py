@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.runtime.standard_errors import MIN_EXAMPLES
+from albert_tf.runtime.report_text import MIN_EXAMPLES
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.spans.model import SpanSettings

@@ -7,9 +7,8 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import shortened
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.markdown import cell, markdown_table
+from albert_tf.runtime.report_text import MIN_EXAMPLES, cell, markdown_table
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from albert_tf.tasks.predictor import task_of
 from finetuning.datasets.dataset import Data, Prediction, Source
 from finetuning.kinds.registry import FINETUNING

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.runtime.markdown import markdown_table
+from albert_tf.runtime.report_text import markdown_table
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict
 from finetuning.datasets.dataset import Dataset

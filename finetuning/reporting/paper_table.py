@@ -12,7 +12,7 @@ from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.log_rows import has_numbers
-from albert_tf.runtime.markdown import markdown_table
+from albert_tf.runtime.report_text import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import DATASETS
 from finetuning.reporting.bag_of_words import has_baseline

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.markdown import markdown_table
+from albert_tf.runtime.report_text import markdown_table
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.scores.metrics import is_known
 from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD

@@ -6,7 +6,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from albert_tf.runtime.standard_errors import MIN_EXAMPLES
+from albert_tf.runtime.report_text import MIN_EXAMPLES
 
 LEVEL = 0.025  # the share of models at chance that are said to be above it
 

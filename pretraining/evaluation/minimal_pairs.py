@@ -23,7 +23,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.json_text import json_object
 from albert_tf.runtime.files.text_files import lines_of
-from albert_tf.runtime.standard_errors import percent_with_error
+from albert_tf.runtime.report_text import percent_with_error
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.training.progress import Progress
 from albert_tf.training.step import parallel_parts, split_batch

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 
+from albert_tf.models.config import AlbertConfig
 from albert_tf.optimization.adamw import AdamW
 from albert_tf.runtime import devices
 from albert_tf.runtime.run_dir import RunDir
@@ -12,8 +13,9 @@ from albert_tf.training.metrics_log import MetricsLog
 from albert_tf.training.progress import Progress
 from data.records.manifest import Manifest
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.flops import step_flops
 from pretraining.loop.losses import means
+
+_BACKWARD = 2  # times the forward pass: one product for the input's gradient, one for the weight's
 
 
 class TrainingLog(MetricsLog):
@@ -98,3 +100,22 @@ def _progress_text(row: Mapping[str, float]) -> str:
     if "flops_utilisation" in row:
         parts.append(f"{row['flops_utilisation']:.0%} of peak FLOPs")
     return ", ".join(parts)
+
+
+def step_flops(
+    model: AlbertConfig, batch_size: int, seq_length: int, num_predictions: int
+) -> float:
+    """Return the model FLOPs of a forward and backward pass: those of its matrix products.
+
+    A multiply-add counts as two. Recomputed activations do not count. Every position counts,
+    padding included.
+    """
+    hidden, layers = model.hidden_size, model.num_layers
+    inner = model.inner_size * (2 if model.ffn == "plain" else 3)
+    products = 4 * hidden**2 + hidden * inner + 2 * seq_length * hidden
+    factorized = model.embedding_size if model.embedding_size != hidden else 0
+    piece = layers * products + factorized * hidden
+    prediction = hidden * model.embedding_size + model.embedding_size * model.vocab_size
+    pair = hidden**2 + 2 * hidden
+    forward = 2 * (seq_length * piece + num_predictions * prediction + pair)
+    return float((1 + _BACKWARD) * batch_size * forward)

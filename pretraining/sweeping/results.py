@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.plots import plot_errors
-from albert_tf.runtime.standard_errors import MIN_EXAMPLES
+from albert_tf.runtime.report_text import MIN_EXAMPLES, markdown_table
 
 TRAINING = "train/"  # prefix of the metrics of the training itself
 COMPARED = ("loss/", "bits_per_character/", "accuracy/", "probe/")

@@ -7,7 +7,7 @@ from albert_tf.models.config import AlbertConfig, head_param_counts
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.flops import step_flops
+from pretraining.loop.training_log import step_flops
 
 GIB = 2**30
 # Pieces in a chunk of a recomputed layer: enough rows for full speed, with little to keep.

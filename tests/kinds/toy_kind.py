@@ -10,8 +10,7 @@ import tf_keras
 
 from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
-from albert_tf.graph.signatures import untracked
-from albert_tf.graph.text_module import Answer
+from albert_tf.graph.signatures import Answer, untracked
 from albert_tf.models.layers import common
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.graph.signatures import signature, untracked
-from albert_tf.graph.text_module import Answer, classify_signature
+from albert_tf.graph.signatures import Answer, signature, untracked
+from albert_tf.graph.text_module import classify_signature
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.early_exit import EarlyExit
 from albert_tf.tasks.classifier.model import SequenceClassifier

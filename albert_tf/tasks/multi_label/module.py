@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.graph.signatures import untracked
-from albert_tf.graph.text_module import Answer, classify_signature
+from albert_tf.graph.signatures import Answer, untracked
+from albert_tf.graph.text_module import classify_signature
 from albert_tf.tasks.multi_label.model import MultiLabelClassifier
 from albert_tf.tasks.texts import TaskTextModule
 from albert_tf.text.tokenizer import Tokenizer

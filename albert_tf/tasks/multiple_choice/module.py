@@ -3,8 +3,13 @@
 import tensorflow as tf
 
 from albert_tf.graph.buckets import run_in_buckets
-from albert_tf.graph.signatures import signature, untracked
-from albert_tf.graph.text_module import Answer, checked_inputs, require_same_size
+from albert_tf.graph.signatures import (
+    Answer,
+    checked_inputs,
+    require_same_size,
+    signature,
+    untracked,
+)
 from albert_tf.graph.windows import equal_parts, pool
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.layers.common import shape_of

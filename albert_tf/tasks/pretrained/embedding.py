@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
-from albert_tf.graph.text_module import Answer, TextModule
+from albert_tf.graph.signatures import Answer
+from albert_tf.graph.text_module import TextModule
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.tasks.kind import POOLINGS, Export, ExportSettings
 from albert_tf.text.tokenizer import Tokenizer

@@ -9,8 +9,7 @@ import tf_keras
 
 from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs as OnnxOutputs
-from albert_tf.graph.signatures import untracked
-from albert_tf.graph.text_module import IDS, checked_inputs
+from albert_tf.graph.signatures import IDS, checked_inputs, untracked
 from albert_tf.models.checkpoints import has_heads
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, load_encoder
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer

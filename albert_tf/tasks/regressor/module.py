@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.graph.text_module import Answer
+from albert_tf.graph.signatures import Answer
 from albert_tf.tasks.regressor.model import SequenceRegressor
 from albert_tf.tasks.texts import TaskTextModule
 from albert_tf.text.tokenizer import Tokenizer

@@ -3,8 +3,7 @@
 import tensorflow as tf
 
 from albert_tf.graph.buckets import run_in_buckets
-from albert_tf.graph.signatures import signature
-from albert_tf.graph.text_module import IDS, Answer, checked_inputs, require_same_size
+from albert_tf.graph.signatures import IDS, Answer, checked_inputs, require_same_size, signature
 from albert_tf.graph.windows import GraphWindows
 from albert_tf.models.encoder import INPUTS
 from albert_tf.tasks.spans.graph_answers import best_spans, candidate_spans

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from albert_tf.graph.buckets import run_in_buckets
-from albert_tf.graph.signatures import signature
-from albert_tf.graph.text_module import IDS, Answer, checked_inputs
+from albert_tf.graph.signatures import IDS, Answer, checked_inputs, signature
 from albert_tf.graph.windows import MAX_WINDOWS, GraphWindows
 from albert_tf.models.encoder import INPUTS
 from albert_tf.tasks.tokens.model import OUTSIDE, TokenClassifier, TokenSettings

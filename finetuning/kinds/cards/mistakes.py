@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.runtime.markdown import markdown_table, shortened
+from albert_tf.runtime.report_text import markdown_table, shortened
 
 _SHOWN = 10  # wrong predictions at most
 _LABELS = 20  # labels of a confusion matrix at most

@@ -12,7 +12,7 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from albert_tf.export.litert import write_litert
-from albert_tf.graph.text_module import IDS
+from albert_tf.graph.signatures import IDS
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError

@@ -1,8 +1,9 @@
-"""Tables in Markdown."""
+"""Text of reports: tables in Markdown, and shares with their standard errors."""
 
 from collections.abc import Iterable, Sequence
 
 MAX_CELL = 160  # characters of a shortened cell
+MIN_EXAMPLES = 30  # examples that a standard error needs
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -20,3 +21,13 @@ def shortened(text: str) -> str:
 def cell(text: str) -> str:
     """Escape bars, which would start another cell."""
     return text.replace("|", "\\|")
+
+
+def percent_with_error(share: float, error: float, count: float) -> str:
+    """Return a share in percent with its standard error, in 16 characters.
+
+    For fewer than `MIN_EXAMPLES` examples, and at 0 and 100 %, spaces replace the error: ± is read
+    as the width of a normal distribution, which is then a poor approximation.
+    """
+    shown = f" ± {error:6.2%}" if count >= MIN_EXAMPLES and error else ""
+    return f"{share:7.2%}{shown:9}"
