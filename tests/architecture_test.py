@@ -52,7 +52,7 @@ LIGHT = [
             "commands",
             "errors",
             "keyed_random",
-            "outputs",
+            "files.outputs",
             "settings",
         )
     ),
