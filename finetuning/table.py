@@ -44,11 +44,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import commands, pretrained, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.files.paths import matching
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import DATASETS, TRAINED, trained_dataset
@@ -56,6 +55,7 @@ from finetuning.datasets.dataset import Data, Reading, Source
 from finetuning.datasets.task_folders import task_folder
 from finetuning.reporting import bag_of_words, intact_results, paper_table, part_scores
 from finetuning.reporting.paper_table import BAG_OF_WORDS, Results, name_of, speed_of, write
+from finetuning.reporting.table_runs import find_runs
 from finetuning.training.config import FinetuneConfig
 from finetuning.training.keys import require_settings
 
@@ -108,7 +108,7 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
     tasks = _tasks(options)
     for task in tasks:
         require_settings(KINDS[DATASETS[task].kind].settings, options.set)
-    runs = _runs(options.runs)
+    runs = find_runs(options.runs)
     if runs == [BAG_OF_WORDS] and not any(map(bag_of_words.has_baseline, tasks)):
         raise InputError(
             f"--runs={BAG_OF_WORDS} is a baseline for the kinds {', '.join(bag_of_words.KINDS)} "
@@ -281,47 +281,6 @@ def _members(target: str, seeds: int) -> list[RunDir]:
     if seeds == 1:
         return [RunDir(target)]
     return [RunDir(os.path.join(target, f"seed-{i}")) for i in range(seeds)]
-
-
-def _runs(items: Sequence[str]) -> list[str]:
-    runs = list(dict.fromkeys(run for item in items for run in _all_matches(item)))
-    names = [name_of(run) for run in runs]
-    if twice := [run for run, name in zip(runs, names, strict=True) if names.count(name) > 1]:
-        raise InputError(
-            "--runs must have different names, because OUTPUT/RUN is each run's folder. Received: "
-            f"{' and '.join(twice)}. Rename one, or make separate tables."
-        )
-    return runs
-
-
-def _all_matches(item: str) -> list[str]:
-    """Return the runs that an item of --runs stands for, which may be several with commas."""
-    if found := _matches(item):  # its path may have a comma
-        return found
-    runs = []
-    for pattern in item.strip(",").split(","):
-        if not (found := _matches(pattern.strip())):
-            raise InputNotFoundError(
-                f"--runs matches no run: {pattern!r} (working directory {os.getcwd()}). Included "
-                f"models: {', '.join(pretrained.names())}. Baselines: {BAG_OF_WORDS}, and "
-                f"{pretrained.RANDOM}RUN for random initialization of any of these."
-            )
-        runs += found
-    return runs
-
-
-def _matches(pattern: str) -> list[str]:
-    """Return the runs that a glob or a name stands for."""
-    if pattern == BAG_OF_WORDS:
-        return [pattern]
-    if pattern.startswith(pretrained.RANDOM):
-        return [
-            pretrained.RANDOM + run for run in _matches(pattern.removeprefix(pretrained.RANDOM))
-        ]
-    if pattern in pretrained.names() and not os.path.exists(pattern):
-        return [pattern]
-    found = map(os.path.normpath, matching(pattern))
-    return [path for path in found if os.path.isfile(RunDir(path).config_path)]
 
 
 def _baseline(options: TableOptions, runs: Sequence[str]) -> str:

@@ -70,17 +70,6 @@ def test_another_configuration_is_refused_by_key(run, tokenizer):
         assert "\n" not in message
 
 
-def test_a_key_that_an_older_run_lacks_has_its_default(run, tokenizer):
-    newer = CONFIG | {"model": CONFIG["model"] | {"norm": "post"}, "extra": 1}
-    for act in (
-        lambda defaults: run.begin(newer, tokenizer, defaults),
-        lambda defaults: run.check(newer, defaults),
-    ):
-        act({"model": {"num_layers": 7, "norm": "post"}, "extra": 1})
-        with pytest.raises(InputError, match="model.norm: 'pre' != 'post'"):
-            act({"model": {"num_layers": 7, "norm": "pre"}, "extra": 1})
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

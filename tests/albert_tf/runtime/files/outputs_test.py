@@ -68,7 +68,7 @@ def test_failure_leaves_what_was_there(tmp_path):
 def test_what_a_killed_process_left_is_cleared(tmp_path):
     code = (
         "import os, sys\n"
-        "from albert_tf.runtime import outputs\n"
+        "from albert_tf.runtime.files import outputs\n"
         "with outputs.new_folder(sys.argv[1]) as work:\n"
         "    open(os.path.join(work, 'torn'), 'w').close()\n"
         "    os._exit(9)\n"
