@@ -13,6 +13,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from finetuning import table, train
 from finetuning.reporting import paper_table
+from finetuning.reporting.table_runs import find_runs
 from finetuning.table import TableOptions
 from tests.finetuning.conftest import QUICK
 
@@ -295,20 +296,20 @@ def test_words_alone_have_no_row_for_squad(tmp_path: pathlib.Path):
 
 def test_commas_separate_runs(runs: pathlib.Path):
     a, b = f"{runs}/a", f"{runs}/b"
-    one, *others = table._runs((f"bag-of-words,random:albert-mini-en, {b},", f"{runs}/*"))
+    one, *others = find_runs((f"bag-of-words,random:albert-mini-en, {b},", f"{runs}/*"))
     assert (one, others) == ("bag-of-words", ["random:albert-mini-en", b, a])
     with pytest.raises(InputNotFoundError, match=r"matches no run: 'random:none' .*albert-mini-en"):
-        table._runs((f"{a},random:none",))
+        find_runs((f"{a},random:none",))
     shutil.copytree(a, f"{a},b")
-    assert table._runs((f"{a},b",)) == [f"{a},b"]
+    assert find_runs((f"{a},b",)) == [f"{a},b"]
 
 
 def test_two_runs_of_one_name(start: str, runs: pathlib.Path, tmp_path: pathlib.Path):
-    twice = table._runs((f"{runs}/*", f"{runs}/a"))
+    twice = find_runs((f"{runs}/*", f"{runs}/a"))
     assert [pathlib.Path(path).name for path in twice] == ["a", "b"]
     shutil.copytree(start, tmp_path / "more" / "a")
     with pytest.raises(InputError, match=r"runs/a and .*more/a. Rename one") as error:
-        table._runs((f"{runs}/*", f"{tmp_path}/more/*"))
+        find_runs((f"{runs}/*", f"{tmp_path}/more/*"))
     assert "runs/b" not in str(error.value)
 
 
