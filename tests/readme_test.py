@@ -22,9 +22,12 @@ OPTIONS = {
     "albert_tf.export": "ExportOptions",
     "albert_tf.info": "InfoOptions",
     "benchmarks.cosine": "CosineOptions",
+    "benchmarks.data_build": "DataBuildOptions",
     "benchmarks.latency": "LatencyOptions",
     "benchmarks.load": "LoadOptions",
     "benchmarks.serving": "ServingOptions",
+    "benchmarks.step_time": "StepTimeOptions",
+    "benchmarks.tpu_step": "TpuCheckOptions",
     "data.build": "BuildOptions",
     "data.import_records": "ImportOptions",
     "data.show_records": "ShowRecordsOptions",
@@ -63,7 +66,7 @@ def commands_of(page: str) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.keys() - {"findings.md"}))  # which has old ones
+@pytest.mark.parametrize("page", sorted(PAGES))  # but not those of the log, which has old ones
 def test_every_command_parses(page: str):
     for command in commands_of(page):
         words = shlex.split(command)
@@ -72,6 +75,9 @@ def test_every_command_parses(page: str):
             options = words[2:], "", words[2], positional
             parsed = commands.parse(options_of(words[2]), *options)
             assert isinstance(parsed, options_of(words[2])), command
+        elif words[1:3] == ["-m", "pytest"]:
+            files = [word for word in words if word.endswith(".py")]
+            assert files and all((ROOT / file).is_file() for file in files), command
         elif not words[2].startswith("apache_beam"):
             path = words[2].replace(".", "/") + ".py" if words[1] == "-m" else words[2]
             assert (ROOT / path).is_file(), command
@@ -144,11 +150,21 @@ def test_the_preset_table_is_true():
 
 def test_every_link_leads_somewhere():
     cards = (ROOT / "albert_tf" / "pretrained").glob("*/README.md")
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *cards):
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *cards):
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", prose(path)):
             page = path.parent / target if target else path
             assert page.exists(), f"{path.name}: {target}"
             assert not anchor or anchor in anchors(page), f"{path.name}: {target}#{anchor}"
+
+
+def test_the_findings_stay_short_and_lead_to_the_log():
+    assert len(PAGES["findings.md"].splitlines()) <= 250
+    logs = {path.name: path for path in (ROOT / "docs" / "log").glob("*.md")}
+    assert set(re.findall(r"\]\((\w+\.md)\)", prose(logs.pop("README.md")))) == set(logs)
+    for path in logs.values():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        dates = [re.findall(r"\d{4}-\d\d-\d\d", line)[-1] for line in lines if line[:3] == "## "]
+        assert dates == sorted(dates, reverse=True) and len(lines) <= 400, path.name
 
 
 def prose(path: pathlib.Path) -> str:

@@ -22,7 +22,7 @@ class ConstantStack:
 
     A module that is saved with it holds the block's weights in its graph only, in the compute
     dtype, once for all signatures. TensorFlow packs them for the CPU once, not in every request
-    (docs/findings.md, "The SavedModel is about as fast as ONNX Runtime and OpenVINO").
+    (docs/findings.md, "How fast does it serve?").
     """
 
     def __init__(self, stack: SharedStack) -> None:
