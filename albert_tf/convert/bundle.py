@@ -1,15 +1,19 @@
 """Bundle: the configuration, named weights, tokenizer and task of a trained model."""
 
 import dataclasses
+import functools
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.models.checkpoints import DAMAGE, readable
-from albert_tf.models.config import AlbertConfig, sharing_plan
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_settings import TaskSettings
@@ -18,6 +22,7 @@ from albert_tf.text.tokenizer import Tokenizer
 # Arrays by attribute path, such as "encoder/stack/attentions/0/query/kernel", in an
 # AlbertPretrainer or a task model. In a task model, the head's paths start with HEAD.
 Weights = Mapping[str, np.ndarray]
+Shape: TypeAlias = tuple[int, ...]
 HEAD = "head/"
 PIECES = ("encoder/embeddings/word_embeddings", "mlm_head/bias")  # a row for each piece
 # Parts that a checkpoint may lack if the command allows it: name -> prefix of the weights' paths.
@@ -99,61 +104,46 @@ def _to_float32(value: Any) -> Any:
     return value.astype(np.float32) if getattr(value, "dtype", None) == np.float16 else value
 
 
-def weight_shapes(
-    config: AlbertConfig, task: TaskSettings | None = None
-) -> dict[str, tuple[int, ...]]:
+def weight_shapes(config: AlbertConfig, task: TaskSettings | None = None) -> Mapping[str, Shape]:
     """Return the shape of every weight by attribute path.
 
     The weights are those of `AlbertPretrainer(config)` or, given the `task` section of a fine-tuned
-    run, those of its task model.
+    run, those of its task model. They are read off the model.
     """
-    heads = _pretraining_head_shapes(config) if task is None else head_shapes(config, task)
-    return _encoder_shapes(config) | heads
+    return dict(_weight_shapes(config, task))
 
 
-def head_shapes(config: AlbertConfig, task: TaskSettings) -> dict[str, tuple[int, ...]]:
+@functools.lru_cache(64)
+def _weight_shapes(config: AlbertConfig, task: TaskSettings | None) -> Mapping[str, Shape]:
+    with tf.Graph().as_default():  # variables without values
+        if task is None:
+            return shapes_of(AlbertPretrainer(config).create_weights())
+        return shapes_of(KINDS[task.kind].model(AlbertEncoder(config), task).create_weights())
+
+
+def shapes_of(model: tf_keras.Model) -> dict[str, Shape]:
+    """Return the shapes of a model's weights by attribute path, each weight under its first."""
+    shapes: dict[str, Shape] = {}
+    seen: set[int] = set()
+
+    def visit(node: Any, path: tuple[str, ...]) -> None:
+        for name, child in tf.train.TrackableView.children(node).items():
+            is_attribute = name.isdigit() or getattr(node, name, None) is child
+            if id(child) in seen or not is_attribute:  # a variable is also tracked by its own name
+                continue
+            seen.add(id(child))
+            if isinstance(child, tf.Variable):
+                shapes["/".join((*path, name))] = tuple(child.shape)
+            else:
+                visit(child, (*path, name))
+
+    visit(model, ())
+    return shapes
+
+
+def head_shapes(config: AlbertConfig, task: TaskSettings) -> dict[str, Shape]:
     """Return the shapes of the weights of a task's head by attribute path."""
-    return KINDS[task.kind].head_shapes(config.hidden_size, task)
-
-
-def _pretraining_head_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:
-    e, h, v = config.embedding_size, config.hidden_size, config.vocab_size
-    shapes = _dense("mlm_head/transform", h, e) | _norm("mlm_head/layer_norm", e)
-    return shapes | {"mlm_head/bias": (v,)} | _dense("pair_head/dense", h, 2)
-
-
-def _encoder_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:
-    e, h, f = config.embedding_size, config.hidden_size, config.inner_size
-    first = f if config.ffn == "plain" else 2 * f  # includes the gate
-    shapes: dict[str, tuple[int, ...]] = {
-        "encoder/embeddings/word_embeddings": (config.vocab_size, e),
-        "encoder/embeddings/type_embeddings": (config.type_vocab_size, e),
-    }
-    if config.positions == "learned":
-        shapes["encoder/embeddings/position_embeddings"] = (config.max_positions, e)
-    shapes |= _norm("encoder/embeddings/layer_norm", e)
-    if e != h:
-        shapes |= _dense("encoder/embeddings/projection", e, h)
-    plan = sharing_plan(config)
-    for i in sorted({layer.attention for layer in plan}):
-        for name in ("query", "key", "value", "output_dense"):
-            shapes |= _dense(f"encoder/stack/attentions/{i}/{name}", h, h)
-        shapes |= _norm(f"encoder/stack/attentions/{i}/layer_norm", h)
-    for i in sorted({layer.ffn for layer in plan}):
-        shapes |= _dense(f"encoder/stack/feed_forwards/{i}/intermediate", h, first)
-        shapes |= _dense(f"encoder/stack/feed_forwards/{i}/output_dense", f, h)
-        shapes |= _norm(f"encoder/stack/feed_forwards/{i}/layer_norm", h)
-    if config.norm == "pre":
-        shapes |= _norm("encoder/stack/output_layer_norm", h)
-    return shapes | _dense("encoder/pooler", h, h)
-
-
-def _dense(name: str, rows: int, columns: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}/kernel": (rows, columns), f"{name}/bias": (columns,)}
-
-
-def _norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}/gamma": (width,), f"{name}/beta": (width,)}
+    return {n: s for n, s in weight_shapes(config, task).items() if n.startswith(HEAD)}
 
 
 def with_initialized_parts(

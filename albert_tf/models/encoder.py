@@ -22,6 +22,7 @@ from albert_tf.models.layers.shared_stack import SharedStack
 from albert_tf.runtime import pretrained
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+_ZEROS = 4  # positions of an input that only creates weights
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
@@ -125,13 +126,17 @@ class AlbertEncoder(ConfiguredModel):
 def call_symbolically(model: tf_keras.Model, names: Iterable[str], *shape: int) -> None:
     """Call `model` on symbolic int32 [B, *shape, S] of unknown B and S to create its weights.
 
-    The call leaves no node, so that `model.output` is the output of the user's own call. Do nothing
-    if the model is built.
+    The call leaves no node, so that `model.output` is the output of the user's own call. In a graph
+    that the caller has made, the inputs are zeros, and the variables are the graph's: they have no
+    values. Do nothing if the model is built.
     """
     if model.built:
         return
-    model({name: tf_keras.Input([*shape, None], dtype=tf.int32, name=name) for name in names})
-    model.inbound_nodes.clear()
+    if tf.executing_eagerly():
+        model({name: tf_keras.Input([*shape, None], dtype=tf.int32, name=name) for name in names})
+        model.inbound_nodes.clear()
+    else:
+        model({name: tf.zeros([1, *shape, _ZEROS], tf.int32) for name in names})
 
 
 def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:

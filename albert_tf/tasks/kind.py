@@ -127,15 +127,6 @@ class Kind(Export, Generic[SettingsT]):
         """
         return settings.from_dict(self.settings, run.section("task"), "task.")
 
-    def head_shapes(self, hidden_size: int, task: SettingsT) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the head's weights by attribute path; here of one dense layer."""
-        units = self.num_outputs(task)
-        return {"head/kernel": (hidden_size, units), "head/bias": (units,)}
-
-    def num_outputs(self, task: SettingsT) -> int:
-        """Return the number of the logits of an example, an option or a word."""
-        return 1
-
     @abc.abstractmethod
     def featurize(self, examples: Sequence[Any], tokenizer: Tokenizer, task: SettingsT) -> Features:
         """Return the features that the model reads; with targets if every example has its own.

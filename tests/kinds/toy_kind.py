@@ -77,9 +77,6 @@ class Ordinal(Kind):
     settings, model, example, features = OrdinalSettings, OrdinalModel, TextExample, TextFeatures
     takes_strings = True
 
-    def num_outputs(self, task: OrdinalSettings) -> int:
-        return task.levels - 1
-
     def featurize(self, examples: Any, tokenizer: Tokenizer, task: OrdinalSettings) -> TextFeatures:
         return featurize_texts(examples, tokenizer, task)
 

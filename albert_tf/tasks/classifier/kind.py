@@ -31,10 +31,6 @@ class Classifier(TextKind[ClassifierSettings]):
         open_settings=TextKind.open_settings,
     )
 
-    def num_outputs(self, task: ClassifierSettings) -> int:
-        """Return the number of labels."""
-        return len(task.labels)
-
     def decode(
         self,
         outputs: np.ndarray,

@@ -36,10 +36,6 @@ class MultiLabel(TextKind[MultiLabelSettings]):
         open_settings=TextKind.open_settings,
     )
 
-    def num_outputs(self, task: MultiLabelSettings) -> int:
-        """Return the number of labels."""
-        return len(task.labels)
-
     def featurize(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: MultiLabelSettings
     ) -> TextFeatures:

@@ -41,25 +41,6 @@ class Span(Kind[SpanSettings]):
         open_settings=("seq_length", "query_length", "doc_stride", "max_answer_length", "n_best"),
     )
 
-    def head_shapes(self, hidden_size: int, task: SpanSettings) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the head's weights by attribute path."""
-        h = hidden_size
-        if not task.answerable:
-            return {"head/dense/kernel": (h, 2), "head/dense/bias": (2,)}
-        return {
-            "head/start_logits/kernel": (h, 1),
-            "head/start_logits/bias": (1,),
-            "head/end_logits/dense_0/kernel": (2 * h, h),
-            "head/end_logits/dense_0/bias": (h,),
-            "head/end_logits/layer_norm/gamma": (h,),
-            "head/end_logits/layer_norm/beta": (h,),
-            "head/end_logits/dense_1/kernel": (h, 1),
-            "head/end_logits/dense_1/bias": (1,),
-            "head/answer_class/dense_0/kernel": (2 * h, h),
-            "head/answer_class/dense_0/bias": (h,),
-            "head/answer_class/dense_1/kernel": (h, 1),
-        }
-
     def featurize(
         self, examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanSettings
     ) -> SpanFeatures:

@@ -48,10 +48,6 @@ class Tokens(Kind[TokenSettings]):
         open_settings=("seq_length", "doc_stride"),
     )
 
-    def num_outputs(self, task: TokenSettings) -> int:
-        """Return the number of tags."""
-        return len(task.tags)
-
     def featurize(
         self, examples: Sequence[TokenExample], tokenizer: Tokenizer, task: TokenSettings
     ) -> TokenFeatures:

@@ -28,6 +28,7 @@ from albert_tf.tasks.pretrained.encoder import EncoderModule
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer
 from data.train_tokenizer import TrainTokenizerOptions, train_model
+from tests.albert_tf.convert.closed_form import encoder_shapes, pretraining_head_shapes
 
 STRICT = MismatchPolicy()
 MODELS = {
@@ -62,10 +63,17 @@ def same(left, right) -> bool:
 @pytest.mark.parametrize("embedding_size", [16, 32])
 def test_names_and_shapes_are_the_model_s(tiny, sharing, embedding_size):
     config = tiny.replace(sharing=sharing, embedding_size=embedding_size)
+    shapes = encoder_shapes(config) | pretraining_head_shapes(config)
+    assert weight_shapes(config) == shapes
     model = AlbertPretrainer(config).create_weights()
-    found = {name: native.variable(model, name) for name in weight_shapes(config)}
-    assert {name: tuple(v.shape) for name, v in found.items()} == weight_shapes(config)
+    found = {name: native.variable(model, name) for name in shapes}
     assert {id(v) for v in found.values()} == {id(v) for v in model.variables}
+
+
+@pytest.mark.parametrize("block", [{"norm": "pre"}, {"positions": "rotary"}, {"ffn": "gated"}])
+def test_shapes_of_other_blocks(tiny, block):
+    config = tiny.replace(**block)
+    assert weight_shapes(config) == encoder_shapes(config) | pretraining_head_shapes(config)
 
 
 @pytest.mark.parametrize("case", MODELS)
