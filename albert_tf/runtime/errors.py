@@ -10,6 +10,7 @@ from typing import Any
 
 _POINTER = b"version https://git-lfs.github.com/spec/"  # how a Git LFS pointer begins
 _MAX_POINTER = 1024  # bytes, by its specification
+DAMAGED = "it is damaged"
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # Failures that no program can prevent: of the disk, the permissions or the file system.
 _MACHINE_ERRNOS = _NO_ROOM | {
@@ -79,6 +80,7 @@ def reading(path: str) -> Iterator[None]:
 
     Raises:
       InputError: `path` is a Git LFS pointer.
+      EOFError: a damaged archive names an impossible place in the file.
     """
     try:
         _require_downloaded(path)
@@ -89,6 +91,8 @@ def reading(path: str) -> Iterator[None]:
         number = _errno(error)
         if number is None:  # also from gzip: the file's content is bad
             raise
+        if number == errno.EINVAL:  # from a seek
+            raise EOFError(DAMAGED) from error
         raise MachineError(
             f"{os.fspath(path)!r} cannot be read: {os.strerror(number)}. Make it readable, or pass "
             "another path."

@@ -58,7 +58,7 @@ def content_problem(content: bytes, is_packed: bool = False) -> str:
     """
     begin = content[:PEEKED_BYTES]
     for pattern, kind, remedy in _KINDS:
-        if pattern.match(begin) and (_ASCII_KINDS.match(begin) or not _is_text(begin)):
+        if pattern.match(begin) and (_ASCII_KINDS.match(begin) or not is_text(begin)):
             remedy = "Unpack the file." if is_packed and remedy.startswith("Unpack") else remedy
             return f"Received: {kind}. {remedy}"
     if 3 * begin.count(0) > len(begin):  # a few NUL bytes may be in a text
@@ -66,7 +66,7 @@ def content_problem(content: bytes, is_packed: bool = False) -> str:
     return ""
 
 
-def _is_text(begin: bytes) -> bool:
+def is_text(begin: bytes) -> bool:
     """Return True if a text can begin so: with UTF-8, and without control characters but blanks."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(begin)  # may end inside a character

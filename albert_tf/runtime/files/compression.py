@@ -10,7 +10,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
-from albert_tf.runtime.errors import InputError, MachineError, reading
+from albert_tf.runtime.binary_files import PEEKED_BYTES, is_text
+from albert_tf.runtime.errors import DAMAGED, InputError, MachineError, reading
 
 ZIP = ".zip"
 _BUFFER_BYTES = 2**20  # above the default, because `readline` is faster
@@ -124,8 +125,8 @@ def _decompress(
                     raise EOFError("the file ends before the end of the stream")
             try:
                 part = one.decompress(data, *limit)
-            except error_type as error:
-                raise EOFError(str(error)) from None
+            except error_type:
+                raise EOFError(DAMAGED) from None
             data = b""
             yield part
         data = one.unused_data.lstrip(b"\0")
@@ -153,10 +154,24 @@ def reading_compressed(path: str, where: str) -> Iterator[None]:
         UnicodeDecodeError,  # a name in a .zip
     ) as error:
         name, _ = _FORMATS.get(_suffix(path), ("zip", None))
-        raise InputError(
-            f"{where} must be a complete {name} file: {error}. Download it again."
-        ) from None
+        rule = f"{where} must be a complete {name} file"
+        problem = (isinstance(error, EOFError) and str(error)) or DAMAGED
+        if problem == DAMAGED and _is_plain(path):
+            raise InputError(
+                f"{rule}. Received: a text that is not compressed. Rename it to "
+                f"{os.path.basename(without_suffix(path))}, or download it again."
+            ) from None
+        raise InputError(f"{rule}: {problem}. Download it again.") from None
     except NotImplementedError as error:  # a method of .zip
         raise InputError(
             f"{where} cannot be unpacked: {error}. Pack it again with another program."
         ) from None
+
+
+def _is_plain(path: str) -> bool:
+    """Return True if there is a file at `path`, not in a .zip, that begins like a text."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        begin = file.read(PEEKED_BYTES)
+    return bool(begin) and is_text(begin)

@@ -1,8 +1,8 @@
 """Text files, plain or compressed, read as a stream in bounded memory.
 
 Names that end in .gz, .bz2, .xz, .zst or .zip are compressed. The files in a .zip are read in the
-order of their names and never written to the disk; hidden files and those that macOS adds are left
-out, with a note.
+order of their names and never written to the disk; hidden files, those that macOS adds and symbolic
+links are left out, with a note.
 
 Lines end in LF or CRLF, and in CR alone if the file has no LF in its first 16 MiB. In other files,
 CR alone ends a line of text (`TextFile.blocks`), but may be in a cell of a table (`lines`).
@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import os
 import re
+import stat
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
@@ -222,11 +223,11 @@ def files_of(path: str, flag: str = "", errors: str | None = None) -> Iterator[T
         return
     with reading_compressed(path, _said(path, flag)), zipfile.ZipFile(path) as archive:
         members = sorted(archive.infolist(), key=lambda member: member.filename)
-        members = [member for member in members if not member.is_dir()]
-        if hidden := [member.filename for member in members if _is_hidden(member.filename)]:
-            note_once(f"{path}: its hidden files are left out: {listed(hidden, 3)}.")
+        members = [member for member in members if not member.filename.endswith("/")]
+        if others := [member.filename for member in members if _is_left_out(member)]:
+            note_once(f"{path}: its hidden files and links are left out: {listed(others, 3)}.")
         for member in members:
-            if _is_hidden(member.filename):
+            if _is_left_out(member):
                 continue
             name = f"{path}/{member.filename}"
             if member.flag_bits & 1:
@@ -276,9 +277,10 @@ def _only(path: str, flag: str) -> Iterator[TextFile]:
         )
 
 
-def _is_hidden(name: str) -> bool:
-    parts = (part for part in name.split("/") if part not in (".", ".."))
-    return any(part.startswith((".", "__MACOSX")) for part in parts)
+def _is_left_out(member: zipfile.ZipInfo) -> bool:
+    parts = (part for part in member.filename.split("/") if part not in (".", ".."))
+    is_hidden = any(part.startswith((".", "__MACOSX")) for part in parts)
+    return is_hidden or stat.S_ISLNK(member.external_attr >> 16)  # its content is a path
 
 
 def _said(path: str, flag: str) -> str:

@@ -7,6 +7,7 @@ import lzma
 import os
 import re
 import socket
+import stat
 import zipfile
 
 import pytest
@@ -66,7 +67,7 @@ def test_the_same_lines_from_every_format(tmp_path, suffix):
 @pytest.mark.parametrize("kept", [0.5, 0.98, -1])
 def test_a_damaged_archive_is_named(tmp_path, suffix, kept):
     whole = COMPRESSED[suffix](b"".join(b"%d" % n for n in range(99_999)))
-    content = b"plain text" if kept < 0 else whole[: int(len(whole) * kept)]
+    content = b"\xff" * 99 if kept < 0 else whole[: int(len(whole) * kept)]
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(content)
     with pytest.raises(InputError) as error:
@@ -94,7 +95,7 @@ def test_the_files_of_a_zip_come_by_name_without_hidden_ones(tmp_path, capsys):
     names = [f"{path}/{name}" for name in ("a.txt", "b.txt", "d/c.txt.bz2")]
     assert found == list(zip(names, ("A", "B\n", "C"), strict=True))
     assert sorted(os.listdir(tmp_path)) == ["a.zip"]
-    hidden = f"{path}: its hidden files are left out: __MACOSX/._a.txt, d/.DS_Store."
+    hidden = f"{path}: its hidden files and links are left out: __MACOSX/._a.txt, d/.DS_Store."
     assert capsys.readouterr().err == f"note: {hidden}\n"
     with pytest.raises(InputError) as error:
         list(lines_of(str(path), "--input"))
@@ -116,13 +117,55 @@ def test_names_of_a_zip_may_begin_with_the_folder_itself(tmp_path):
 def test_a_name_in_a_zip_that_is_not_utf_8_is_damage(tmp_path):
     content = zipped(**{"\xe9.txt": "A"}).replace("\xe9".encode(), b"\xe9\xe9")
     (tmp_path / "a.zip").write_bytes(content)
-    with pytest.raises(InputError, match=r"a\.zip must be a complete zip file: .*utf-8"):
+    with pytest.raises(InputError, match=r"a\.zip must be a complete zip file: it is damaged\. Do"):
         list(files_of(str(tmp_path / "a.zip")))
+
+
+def test_a_link_in_a_zip_is_no_text(tmp_path, capsys):
+    link = zipfile.ZipInfo("b.txt")
+    link.create_system, link.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "a.txt.zip", "w") as archive:
+        archive.writestr("a.txt", "A")
+        archive.writestr(link, "../somewhere/else.txt")
+    assert text_of(str(tmp_path / "a.txt.zip")) == "A"
+    assert capsys.readouterr().err == (
+        f"note: {tmp_path}/a.txt.zip: its hidden files and links are left out: b.txt.\n"
+    )
+
+
+_DIRECTORY = b"PK\1\2"  # begins the entry of a file in the directory
+
+
+@pytest.mark.parametrize(  # the file's offset, name or size
+    ("place", "value"), [(42, 1), (43, 1), (44, 255), (45, 255), (28, 0), (24, 1)]
+)
+def test_a_zip_with_a_damaged_directory_is_named(tmp_path, place, value):
+    content = bytearray(zipped(**{"a.txt": "A" * 300}))
+    content[content.index(_DIRECTORY) + place] = value
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(InputError) as error:
+        [file.text() for file in files_of(str(tmp_path / "a.zip"))]
+    assert re.fullmatch(
+        r".*/a\.zip(/.*)? must be a complete zip file: it is damaged\. Download it again\.",
+        str(error.value),
+    )
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+def test_a_text_that_is_not_compressed_is_named(tmp_path, suffix):
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_text("a text, é\n" * 3000, encoding="utf-8")
+    with pytest.raises(InputError) as error:
+        text_of(str(path), "--input")
+    assert str(error.value) == (
+        f"--input: {path} must be a complete {NAMES[suffix]} file. Received: a text that is not "
+        "compressed. Rename it to a.txt, or download it again."
+    )
 
 
 def test_an_encrypted_zip_is_named(tmp_path):
     content = bytearray(zipped(**{"a.txt": "A", "b.txt": "B"}))
-    content[content.rindex(b"PK\1\2") + 8] |= 1  # the last file's entry in the directory
+    content[content.rindex(_DIRECTORY) + 8] |= 1  # the last file's entry in the directory
     (tmp_path / "a.zip").write_bytes(content)
     with pytest.raises(InputError, match=r"a\.zip/b\.txt must not be encrypted\."):
         [file.text() for file in files_of(str(tmp_path / "a.zip"))]
@@ -130,7 +173,7 @@ def test_an_encrypted_zip_is_named(tmp_path):
 
 def test_an_unknown_method_of_a_zip_is_named(tmp_path):
     content = bytearray(zipped(**{"a.txt": "A"}))
-    content[content.index(b"PK\1\2") + 10] = content[8] = 9
+    content[content.index(_DIRECTORY) + 10] = content[8] = 9
     (tmp_path / "a.zip").write_bytes(content)
     with pytest.raises(InputError, match=r"a\.zip/a\.txt cannot be unpacked: .*not supported"):
         [file.text() for file in files_of(str(tmp_path / "a.zip"))]
