@@ -1,6 +1,6 @@
 """Checks of lists that callers of the library pass."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.runtime.errors import InputError
@@ -21,7 +21,7 @@ def list_of(kinds: type | tuple[type, ...], values: Any, expected: str) -> list[
       InputError: `values` is a single value, a dict, a set or a table, or an item has another type.
     """
     is_table = hasattr(values, "columns")  # its items would be their names
-    if is_table or isinstance(values, _NO_LISTS) or not isinstance(values, Iterable):
+    if is_table or isinstance(values, _NO_LISTS) or not _can_be_iterated(values):
         raise InputError(
             f"{expected} Received: {_short(values)}. Pass a list, also for a single example, or a "
             "column of a table."
@@ -31,6 +31,14 @@ def list_of(kinds: type | tuple[type, ...], values: Any, expected: str) -> list[
         if not isinstance(item, kinds):
             raise InputError(f"{expected} Received: {_short(item)} as number {number}.")
     return items
+
+
+def _can_be_iterated(value: Any) -> bool:
+    try:
+        iter(value)
+    except TypeError:  # also of an array without dimensions, which is an `Iterable`
+        return False
+    return True
 
 
 def _short(value: Any) -> str:
