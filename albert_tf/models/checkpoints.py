@@ -16,6 +16,7 @@ import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.paths import require_file
 from albert_tf.runtime.run_dir import RunDir
 
 CHECKPOINTS = "checkpoints"
@@ -125,12 +126,14 @@ def readable(path: str) -> Iterator[str]:
     Where the path itself is not, a temporary link replaces its folders.
 
     Raises:
-      InputError: one of the files is a Git LFS pointer.
+      InputError: one of the files is a Git LFS pointer, a pipe or a device.
     """
-    for pattern in (".index", ".data-*", "/**"):  # of a checkpoint; in the folder of a SavedModel
+    for pattern in (".index", ".data-*", "/**/*"):  # of a checkpoint; in the folder of a SavedModel
         for file in glob.glob(glob.escape(path) + pattern, recursive=True):
-            with reading(file):
-                pass  # it is no Git LFS pointer
+            if not os.path.isdir(file):
+                require_file(file, "")
+                with reading(file):
+                    pass  # it is no Git LFS pointer
     if not _UNREADABLE.search(path):
         yield path
         return

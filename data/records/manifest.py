@@ -12,6 +12,7 @@ from albert_tf.runtime import settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, at_least, at_most, one_of
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError, reading
 from albert_tf.runtime.files.json_text import json_object
+from albert_tf.runtime.files.paths import require_file
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.records import locations
 from data.records.schema import COMPACT_VERSION, FOREIGN_NAMES, RecordSchema, compact_schema
@@ -137,7 +138,7 @@ class Manifest(Bounded):
         Raises:
           InputNotFoundError: there is no manifest, because this is not a record folder or its build
             did not finish; or a shard is missing.
-          InputError: it is not a manifest, or has another version.
+          InputError: it is not a manifest, or has another version; or a shard is not a file.
         """
         path = os.path.join(folder, MANIFEST)
         reader = locations.reader_of(folder)
@@ -152,11 +153,13 @@ class Manifest(Bounded):
             raise InputError(f"{path!r}: {error} Build the records again.") from None
         present = set(reader.names(folder))
         for shard in range(len(manifest.shards)):
-            if shard_name(shard, len(manifest.shards)) not in present:
+            file = manifest.shard_path(folder, shard)
+            if os.path.basename(file) not in present:
                 raise InputNotFoundError(
-                    f"{manifest.shard_path(folder, shard)!r} is missing. Remove {folder!r} and "
-                    "build it again."
+                    f"{file!r} is missing. Remove {folder!r} and build it again."
                 )
+            if not locations.is_remote(file):
+                require_file(file, "")
         return manifest
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError, reading
 from albert_tf.runtime.files.json_text import json_object
+from albert_tf.runtime.files.paths import require_file
 
 
 def metrics_in(path: str, *names: str) -> list[dict[str, float]]:
@@ -53,10 +54,11 @@ def _rows(path: str) -> list[dict[str, Any]]:
     """Return the objects in the lines of a log, which may have NaN, without an incomplete last one.
 
     Raises:
-      InputError: a line is not a JSON object.
+      InputError: a line is not a JSON object, or there is something else than a file.
     """
-    if not os.path.isfile(path):
+    if not os.path.exists(path):
         return []
+    require_file(path, "")
     with reading(path), open(path, "rb") as file:
         lines = [line for line in file if line.endswith(b"\n")]
     return [json_object(line, f"{path}:{n}", allow_nan=True) for n, line in enumerate(lines, 1)]

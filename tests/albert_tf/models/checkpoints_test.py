@@ -261,3 +261,13 @@ def test_a_damaged_index_is_named(copy):
     for read in (has_heads, load_encoder):
         with pytest.raises(InputError, match=r"checkpoints/ckpt-1' (is not|does not fit)"):
             read(copy)
+
+
+@pytest.mark.timeout(60)
+def test_a_checkpoint_that_is_no_file_is_named_and_never_waited_for(copy):
+    path = os.path.join(copy, "checkpoints", "ckpt-1.data-00000-of-00001")
+    os.remove(path)
+    os.mkfifo(path)
+    for read in (has_heads, load_encoder):
+        with pytest.raises(InputError, match=f"^{path} must be a file. Received: a pipe. Write"):
+            read(copy)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import shutil
 
@@ -110,6 +111,17 @@ def test_a_missing_shard_is_named(folder, tmp_path):
     (tmp_path / shard_name(1, 3)).unlink()
     with pytest.raises(InputNotFoundError, match=r"records-00001-of-00003.tfrecord.*is missing"):
         Manifest.read(folder)
+
+
+def test_a_shard_that_is_no_file_is_named_and_never_waited_for(folder, tmp_path):
+    shard = tmp_path / shard_name(1, 3)
+    shard.unlink()
+    os.mkfifo(shard)
+    with pytest.raises(InputError) as error:
+        Manifest.read(folder)
+    assert str(error.value) == (
+        f"{shard} must be a file. Received: a pipe. Write its content to a file."
+    )
 
 
 def test_records_are_read_from_a_bucket(write_records, tiny_tokenizer, tmp_path):
