@@ -177,8 +177,9 @@ class RunDir:
         """Check the folder as `begin` does, without writing anything."""
         if os.path.isfile(self.config_path):
             self._require_same_config(config)
-            if not self.is_complete:
-                self.metrics()  # else a resumed run fails only after its model is made
+            if not self.is_complete:  # else a resumed run fails only later
+                self.metrics()
+                outputs.read_json(self.environment_path)
         else:
             outputs.require_new(self.path, "--run_dir")
 

@@ -221,6 +221,18 @@ def test_metrics_without_numbers_are_refused_before_the_run_resumes(run, line):
     run.check(CONFIG)  # a complete run does not resume
 
 
+@pytest.mark.parametrize("content", ["{", "[1]", None])
+def test_a_damaged_environment_is_refused_before_the_run_resumes(run, content):
+    os.remove(run.environment_path)
+    if content:
+        with open(run.environment_path, "w") as file:
+            file.write(content)
+    with pytest.raises(InputError, match=r"environment\.json'"):
+        run.check(CONFIG)
+    run.finish({})
+    run.check(CONFIG)  # a complete run does not resume
+
+
 def test_metrics_that_are_needed(run):
     with pytest.raises(InputError, match="with step, step_ms, for each part"):
         run.metrics("step_ms")
