@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.runtime.files.compression import SUFFIXES, format_of
 from albert_tf.runtime.files.outputs import new_file
 from albert_tf.runtime.files.paths import require_file
@@ -172,7 +172,8 @@ def open_table(
 ) -> Table:
     """Return a table, whose rows are checked when they are read.
 
-    Rows that were rejected in Prodigy are left out; see `prodigy.accepted`.
+    Rows that were rejected in Prodigy are left out (see `prodigy.accepted`), and so are those that
+    repeat the header line, as in files that were appended to each other.
 
     Args:
       path: the file.
@@ -190,6 +191,8 @@ def open_table(
     records = read(path)
     if not header:
         _, header = next(records, (0, ()))
+        if format_of(path) != ".jsonl" and len(header) > 1:  # a single word may be a text
+            records = _without_headers(path, list(header), records)
     if not header:
         raise InputError(f"{path} is empty: its first line must name the columns.")
     columns = tuple(header)
@@ -197,6 +200,20 @@ def open_table(
         column = columns.index(prodigy.KEY)
         records = prodigy.accepted(path, records, lambda row: next(iter(row[1][column:]), None))
     return Table(path, columns, records, quotes_are_text)
+
+
+def _without_headers(path: str, header: list[str], records: Records) -> Records:
+    repeated = []
+    for line, cells in records:
+        if [cells[0].removeprefix("\ufeff"), *cells[1:]] == header:
+            repeated.append(f"{line:,}")
+        else:
+            yield line, cells
+    if repeated:
+        print(
+            f"note: {path}: lines that repeat the header are left out: {listed(repeated)}.",
+            file=sys.stderr,
+        )
 
 
 def note_if_quoted(rows: Rows, num_texts: int) -> Rows:

@@ -216,6 +216,26 @@ def test_short_rows_are_skipped_and_counted_where_that_is_asked_for(tmp_path, ca
         cells(path, "text", "label", allow_empty=True)
 
 
+@pytest.mark.parametrize(("name", "mark"), [("a.csv", ","), ("a.tsv", "\t"), ("text.tsv", "\t")])
+def test_the_header_of_a_file_that_was_appended_is_no_row(tmp_path, capsys, name, mark):
+    rows = ["text,label", "a,x", "text,x", "\ufefftext,label", "b,y", "text,label", "c,label"]
+    path = written(tmp_path, name, "\n".join(rows).replace(",", mark))
+    found = cells(path, "text", "label", quotes_are_text=name == "text.tsv")
+    assert found == [(2, ["a", "x"]), (3, ["text", "x"]), (5, ["b", "y"]), (7, ["c", "label"])]
+    note = f"note: {path}: lines that repeat the header are left out: 4, 6.\n"
+    assert capsys.readouterr().err == note
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.csv", "text\na\ntext\n"), ("a.jsonl", '{"text": "text", "label": "label"}\n')],
+)
+def test_a_row_that_may_be_data_is_kept(tmp_path, capsys, name, content):
+    path = written(tmp_path, name, content)
+    assert cells(path, "text")[-1][1] == ["text"]
+    assert not capsys.readouterr().err
+
+
 def test_a_file_is_found_by_one_of_its_names(tmp_path):
     with pytest.raises(InputNotFoundError, match=r"--data_dir: no file a\.tsv or a\.csv"):
         find(str(tmp_path), ["a.tsv", "a.csv"])
