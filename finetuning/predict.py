@@ -47,7 +47,7 @@ from finetuning.datasets import DATASETS, OWN, dataset_name, dataset_of, reading
 from finetuning.datasets.dataset import Source, source_of
 from finetuning.datasets.selection import read_part
 from finetuning.datasets.text_classification import open_part
-from finetuning.kinds.input_lines import example_of, id_of, input_lines
+from finetuning.kinds.input_lines import input_lines, read_line
 from finetuning.kinds.registry import FINETUNING, THRESHOLDS
 from finetuning.reporting.notes import notes_of, unknown_pieces
 from finetuning.reporting.prediction_writer import FORMATS, PredictionWriter, format_of_output
@@ -116,11 +116,12 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
     replaces = os.path.isfile(options.output)
     with _output(options, predictor.task.kind) as writer:
         while chunk := list(itertools.islice(lines, chunk_size)):
-            examples = [
-                example_of(line, predictor.task, options.input, n, columns) for n, line in chunk
-            ]
+            examples, ids = zip(
+                *(read_line(line, predictor.task, options.input, n, columns) for n, line in chunk),
+                strict=True,
+            )
             answers, features = predictor.answer(examples, options.batch_size)
-            writer.write(answers, [_known(id_of(line, options.input)) for _, line in chunk])
+            writer.write(answers, [_known(each) for each in ids])
             count += len(examples)
             totals.update(features.totals())
             unknown += unknown_pieces(features, examples, predictor.tokenizer)

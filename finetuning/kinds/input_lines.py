@@ -42,12 +42,6 @@ def input_lines(path: str, columns: Sequence[str] = ()) -> Iterator[tuple[int, s
     return lines
 
 
-def id_of(line: str, path: str) -> Any:
-    """Return the id in a line, None if it has none."""
-    row = _object(line, path)
-    return row.get("id") if row else None
-
-
 def _object(line: str, path: str) -> dict[str, Any] | None:
     """Return the JSON object in a line, None for a text.
 
@@ -72,8 +66,10 @@ def _object(line: str, path: str) -> dict[str, Any] | None:
     return None
 
 
-def example_of(line: str, task: Any, path: str, number: int, columns: Sequence[str] = ()) -> Any:
-    """Return the example in a line for a run with the section `task`.
+def read_line(
+    line: str, task: Any, path: str, number: int, columns: Sequence[str] = ()
+) -> tuple[Any, Any]:
+    """Return the example in a line for a run with the section `task`, and its id, if any.
 
     `columns` are the run's own names of the texts.
 
@@ -83,8 +79,8 @@ def example_of(line: str, task: Any, path: str, number: int, columns: Sequence[s
     line, kind = line.rstrip("\r\n"), FINETUNING[task.kind]
     try:
         if (row := _object(line, path)) is not None:
-            return kind.of_json(row, task, columns)
-        return kind.of_cells(line.split("\t"), task)
+            return kind.of_json(row, task, columns), row.get("id")
+        return kind.of_cells(line.split("\t"), task), None
     except ValueError as error:
         problem = f"{error}. " if str(error) else ""
         raise InputError(

@@ -181,7 +181,9 @@ def text_of(row: Mapping[str, Any], name: str) -> str:
     Raises:
       ValueError: there is none.
     """
-    text = row.get(name)
+    if name not in row:
+        raise ValueError(f"the key `{name}` is missing")
+    text = row[name]
     if not isinstance(text, str):
         raise ValueError(f"the key `{name}` must hold a text")
     return text

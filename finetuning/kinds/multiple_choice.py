@@ -28,6 +28,8 @@ class MultipleChoice(FinetuningKind[MultipleChoiceSettings]):
         """Return the example in an object with question, options and, if any, context."""
         question = text_of(row, "question")
         context, options = text_of({"context": "", **row}, "context"), row.get("options")
+        if "options" not in row:
+            raise ValueError("the key `options` is missing")
         if not isinstance(options, list) or len(options) < 2:
             raise ValueError("options must be a list of at least two texts")
         texts = tuple(text_of({"option": option}, "option") for option in options)

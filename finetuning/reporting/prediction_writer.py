@@ -13,26 +13,24 @@ from finetuning.datasets.dataset import Prediction
 from finetuning.kinds.registry import FINETUNING
 
 FORMATS = ("jsonl", "tsv", "csv")
-# Extensions of formats that are not written. Any others may be of texts.
-_OTHERS = (
-    *(".arrow", ".db", ".feather", ".h5", ".html", ".npy", ".npz", ".ods", ".parquet", ".pdf"),
-    *(".pickle", ".pkl", ".sqlite", ".xls", ".xlsx", ".xml", ".yaml", ".yml", *SUFFIXES),
-)
+_LINES = ("", ".json", ".log", ".ndjson", ".txt")  # extensions that JSON lines may have too
 
 
 def format_of_output(path: str) -> str:
-    """Return the format of predictions that the name of a file stands for, by default jsonl.
+    """Return the format of predictions that the name of a file stands for.
 
     Raises:
-      InputError: it stands for another format.
+      InputError: it stands for no format or another one.
     """
     extension = os.path.splitext(path)[1].lower()
-    if extension in _OTHERS:
+    if extension in _LINES:
+        return FORMATS[0]
+    if extension[1:] not in FORMATS:
         raise InputError(
             f"--output must end in .{', .'.join(FORMATS)}. Received: {path!r}. Rename it, or pass "
             "--format."
         )
-    return extension[1:] if extension[1:] in FORMATS else FORMATS[0]
+    return extension[1:]
 
 
 class PredictionWriter:

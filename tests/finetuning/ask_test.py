@@ -17,7 +17,7 @@ from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning import ensemble, predict
-from finetuning.kinds.input_lines import example_of
+from finetuning.kinds.input_lines import read_line
 from finetuning.predict import PredictOptions
 from tests.finetuning.untrained import leave_run, leave_weights
 
@@ -120,14 +120,14 @@ class Section:
 
 def test_lines_of_every_kind():
     pair, span, choice = Section("regressor", True), Section("span"), Section("multiple_choice")
-    assert example_of("a b\tc\n", pair, "-", 1) == TextExample("a b", "c")
-    assert example_of('{"text_a": "a", "text_b": "b"}', pair, "-", 1) == TextExample("a", "b")
+    assert read_line("a b\tc\n", pair, "-", 1)[0] == TextExample("a b", "c")
+    assert read_line('{"text_a": "a", "text_b": "b"}', pair, "-", 1)[0] == TextExample("a", "b")
     question = '{"question": "q", "context": "c"'
-    assert example_of(question + "}", span, "-", 1) == SpanExample("q", "c")
+    assert read_line(question + "}", span, "-", 1)[0] == SpanExample("q", "c")
     options = question + ', "options": ["x", "y"]}'
-    assert example_of(options, choice, "-", 1) == ChoiceExample("q", "c", ("x", "y"))
+    assert read_line(options, choice, "-", 1)[0] == ChoiceExample("q", "c", ("x", "y"))
     more = '{"question": "q", "options": ["x", "y", "z"]}'  # of any number, without a context
-    assert example_of(more, choice, "-", 1) == ChoiceExample("q", "", ("x", "y", "z"))
+    assert read_line(more, choice, "-", 1)[0] == ChoiceExample("q", "", ("x", "y", "z"))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,10 @@ def test_lines_of_every_kind():
         ("a\tb", Section("classifier"), "in.txt:7: A line must be a text without tabs"),
         ("a", Section("classifier", True), "in.txt:7: A line must be two texts separated by a tab"),
         ("what?", Section("span"), "in.txt:7: A line must be a JSON object with question"),
-        ('{"context": "c"}', Section("span"), "in.txt:7: the key `question` must hold a text"),
+        ('{"context": "c"}', Section("span"), "in.txt:7: the key `question` is missing"),
+        ('{"txt": "c"}', Section("classifier"), "in.txt:7: the key `text` is missing"),
+        ('{"text_a": "c"}', Section("classifier", True), "in.txt:7: the key `text_b` is missing"),
+        ('{"question": "q"}', Section("multiple_choice"), "7: the key `options` is missing"),
         ('{"text": null}', Section("classifier"), "in.txt:7: the key `text` must hold a text"),
         ("", Section("classifier", True), "in.txt:7: A line must be two texts separated by a tab"),
         (
@@ -158,7 +161,7 @@ def test_lines_of_every_kind():
 )
 def test_lines_that_do_not_fit(line: str, section: Section, words: str):
     with pytest.raises(InputError, match=words):
-        example_of(line, section, "in.txt", 7)
+        read_line(line, section, "in.txt", 7)
 
 
 def test_a_mistake_leaves_no_output(tuned: pathlib.Path, tmp_path: pathlib.Path):

@@ -17,7 +17,7 @@ from albert_tf.tasks.spans.model import SpanSettings
 from finetuning import predict
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
-from finetuning.kinds.input_lines import id_of
+from finetuning.kinds.input_lines import read_line
 from finetuning.predict import PredictOptions
 from finetuning.reporting.prediction_writer import PredictionWriter, format_of_output
 from tests.finetuning.untrained import leave_run, leave_weights
@@ -180,8 +180,9 @@ def test_what_belongs_to_a_part_needs_one(given: dict):
 
 
 def test_an_id_comes_back():
-    lines = ['{"text": "a", "id": "q7"}', '{"text": "b", "id": 7}', '{"id": null}', "a", "b"]
-    ids = [id_of(line, "-") for line in lines]
+    rows = [{"id": "q7"}, {"id": 7}, {"id": None}, {}]
+    lines = [*(json.dumps({"text": "a", **row}) for row in rows), "b"]
+    ids = [read_line(line, ClassifierSettings(labels=("a", "b")), "-", 1)[1] for line in lines]
     assert ids == ["q7", 7, None, None, None]
     out = io.StringIO()
     PredictionWriter(out, "span", "jsonl").write([{"answer": "c"}] * 5, ids)
@@ -274,7 +275,7 @@ def test_ids_of_some_examples(format: str, mark: str):
         ("a.tsv", "tsv"),
         *(
             (name, "jsonl")
-            for name in ("-", "a/b.c/d", "a.ndjson", "a.log", "preds.2024", "a.json")
+            for name in ("-", "a/b.c/d", "a.ndjson", "a.log", "a.txt", "a.json", "a.jsonl")
         ),
     ],
 )
@@ -282,7 +283,7 @@ def test_the_format_follows_the_name(name: str, format: str):
     assert format_of_output(name) == format
 
 
-@pytest.mark.parametrize("name", ["out.xlsx", "out.csv.gz", "out.Parquet"])
+@pytest.mark.parametrize("name", ["out.xlsx", "out.csv.gz", "out.Parquet", "out.csv2"])
 def test_a_name_of_another_format_is_refused(tmp_path: pathlib.Path, name: str):
     with pytest.raises(
         InputError, match=r"--output must end in \.jsonl, \.tsv, \.csv\. .*--format"

@@ -9,7 +9,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings
-from finetuning.kinds.input_lines import example_of, input_lines
+from finetuning.kinds.input_lines import input_lines, read_line
 
 SINGLE = ClassifierSettings(labels=("a", "b"))
 
@@ -51,7 +51,7 @@ def test_stdin_is_read_as_files_are(tmp_path: pathlib.Path, monkeypatch):
 )
 def test_data_that_is_no_object_is_a_mistake(line: str):
     with pytest.raises(InputError, match="in:7: the line looks like JSON or Python data, but is n"):
-        example_of(line, SINGLE, "in", 7)
+        read_line(line, SINGLE, "in", 7)
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ def test_data_that_is_no_object_is_a_mistake(line: str):
     ],
 )
 def test_what_is_a_text(text: str):
-    assert example_of(text, SINGLE, "in", 1).first == text
+    assert read_line(text, SINGLE, "in", 1)[0].first == text
 
 
 def test_what_is_an_object():
     with pytest.raises(InputError, match=r"JSON object \(NaN is not a JSON value; leave it out\)"):
-        example_of('{"text": NaN}', SINGLE, "in", 1)
+        read_line('{"text": NaN}', SINGLE, "in", 1)
     for line in (
         '\ufeff{"text": " a"}',
         '\u200b{"text": " a"}',
         ' {"text": " a"}',
         '\t{"text": " a"} \n',
     ):
-        assert example_of(line, SINGLE, "in", 1).first == " a"
+        assert read_line(line, SINGLE, "in", 1)[0].first == " a"
     with pytest.raises(InputError, match="in:1: the key `text` must hold a text. A line"):
-        example_of('{"text": 1}', SINGLE, "in", 1)
+        read_line('{"text": 1}', SINGLE, "in", 1)
 
 
 def test_a_pipe_is_refused_with_what_to_pass(tmp_path: pathlib.Path):
