@@ -20,7 +20,7 @@ from finetuning.datasets.dataset import (
 )
 from finetuning.datasets.scores.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.tables.joined_labels import note_joined
+from finetuning.datasets.tables.label_separator import note_separator
 from finetuning.datasets.tables.json_files import as_text
 from finetuning.datasets.tables.table_files import Table, write_predictions
 from finetuning.datasets.text_classification import (
@@ -68,7 +68,7 @@ class MultiLabel(Dataset):
                 f"{table.path}: the column `{source.reading.label_column}` must hold a label in at "
                 "least one row. Received: none. Fill it in, or pass --label_column."
             )
-        note_joined([(location, labels or ()) for location, _, labels in rows])
+        note_separator([(location, labels or ()) for location, _, labels in rows])
         task = MultiLabelSettings(pair=len(columns) > 1, labels=tuple(names))
 
         def read_dev() -> list[TextExample]:

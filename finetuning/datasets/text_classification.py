@@ -18,8 +18,9 @@ from finetuning.datasets.dataset import (
 )
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.tables import prodigy, table_files
-from finetuning.datasets.tables.joined_labels import note_joined
-from finetuning.datasets.tables.table_files import FORMATS, Table, find, open_table
+from finetuning.datasets.tables.label_separator import note_separator
+from finetuning.datasets.tables.part_files import find
+from finetuning.datasets.tables.table_files import FORMATS, Table, open_table
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
@@ -53,7 +54,7 @@ class TextClassification(Dataset):
             raise InputError(
                 f"{table.path} must hold at least two labels. Received: {', '.join(counts)}."
             )
-        note_joined([(at, [label]) for at, _, label in rows], "--task=multi_label ")
+        note_separator([(at, [label]) for at, _, label in rows], "--task=multi_label ")
         task = ClassifierSettings(pair=len(columns) > 1, labels=tuple(sorted(counts)))
         number = {label: i for i, label in enumerate(task.labels)}
 

@@ -6,7 +6,8 @@ from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from finetuning.datasets.choices.choice_dataset import ChoiceDataset, choice_example
 from finetuning.datasets.dataset import Data, Source, require_section
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.tables.table_files import find, open_table
+from finetuning.datasets.tables.part_files import find
+from finetuning.datasets.tables.table_files import open_table
 
 TEXTS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
 FILES = {"dev": ["val.csv", "dev.csv"]}  # of a part; otherwise its name and .csv

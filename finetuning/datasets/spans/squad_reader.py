@@ -10,7 +10,7 @@ from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.runtime.files.text_files import text_of
 from albert_tf.tasks.examples import SpanExample
 from finetuning.datasets.dataset import Source
-from finetuning.datasets.tables.table_files import find
+from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.tfds_rows import tfds_rows
 
 _SQUAD = (

@@ -1,15 +1,14 @@
 """Layouts of labeled tokens that are not read: their files are recognized, with what to do."""
 
-import codecs
-import functools
+import contextlib
 import glob
-import io
 import os
 import re
 from collections.abc import Sequence
 
+from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.files.compression import decompressed, format_of, reading_compressed
+from albert_tf.runtime.files.text_files import files_of
 
 # Such as (TOP(S(NP* or (PERSON*), and the numbers of coreference, (3) or (3.
 _BRACKETS = re.compile(r"\([A-Z_]\S*\*\)*|\(\d+\)?|\d+\)")
@@ -22,7 +21,7 @@ def require_columns(path: str, lines: Sequence[str]) -> None:
     Raises:
       InputError: they are CoNLL-2012's or Kaggle's.
     """
-    if any(line.lstrip('"').startswith(_KAGGLE) for line in lines[:1]):
+    if any(map(_is_kaggle, lines[:1])):
         raise _kaggle_table(path)
     if any(_BRACKETS.fullmatch(cell) for line in lines for cell in line.split()[1:]):
         raise InputError(
@@ -42,14 +41,8 @@ def require_known_files(folder: str) -> None:
     inside = [os.path.join(glob.escape(folder), pattern) for pattern in ("*", "*/*")]
     for path in sorted(path for pattern in inside for path in glob.glob(pattern)):
         require_not_brat(path)
-        if format_of(path) == ".csv":
-            with (
-                reading_compressed(path, path),
-                decompressed(path, functools.partial(io.FileIO, path)) as file,
-            ):
-                line = file.readline(100).removeprefix(codecs.BOM_UTF8)
-            if line.lstrip(b'"').startswith(_KAGGLE.encode()):
-                raise _kaggle_table(path)
+        if format_of(path) == ".csv" and _is_kaggle(_first_line(path)):
+            raise _kaggle_table(path)
 
 
 def require_not_brat(path: str) -> None:
@@ -66,6 +59,18 @@ def require_not_brat(path: str) -> None:
             "line with its `text` and `entities`: [start, end, label] of each line that begins "
             "with T."
         )
+
+
+def _first_line(path: str) -> str:
+    """Return the first line of a file in any encoding, "" if it is no text."""
+    with contextlib.suppress(InputError):
+        for file in files_of(path, errors="replace"):
+            return next((line for _, line in file.lines()), "")
+    return ""
+
+
+def _is_kaggle(line: str) -> bool:
+    return line.lstrip('"').startswith(_KAGGLE)
 
 
 def _kaggle_table(path: str) -> InputError:

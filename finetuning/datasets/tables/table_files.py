@@ -9,15 +9,13 @@ import csv
 import dataclasses
 import functools
 import itertools
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
-from albert_tf.runtime.files.compression import SUFFIXES, format_of
+from albert_tf.runtime.files.compression import format_of
+from albert_tf.runtime.errors import InputError, listed
 from albert_tf.runtime.files.outputs import new_file
-from albert_tf.runtime.files.paths import require_file
 from albert_tf.runtime.files.text_files import lines_of
 from finetuning.datasets.tables import prodigy
 from finetuning.datasets.tables.json_files import as_text, json_lines
@@ -132,35 +130,6 @@ class Table:
                 raise InputError(
                     f"{self.path}:{line}: `{name}` is empty. Fill it in, or remove the row."
                 )
-
-
-def find(folder: str, names: Sequence[str]) -> str:
-    """Return the only file in a folder with one of these names, plain or compressed.
-
-    Raises:
-      InputNotFoundError: there is no such file or folder.
-      InputError: there are several files, or `folder` is a file, or what is found is none.
-    """
-    if os.path.isfile(folder):
-        raise InputError(f"--data_dir must be a folder. Received: {folder!r}, a file.")
-    possible = [os.path.join(folder, name + end) for name in names for end in ("", *SUFFIXES)]
-    found = [path for path in possible if os.path.exists(path)]
-    if not os.path.isdir(folder):
-        raise InputNotFoundError(
-            f"--data_dir: no folder {folder!r} (working directory {os.getcwd()})."
-        )
-    if not found:
-        raise InputNotFoundError(
-            f"--data_dir: no file {' or '.join(names)} (or the same with {', '.join(SUFFIXES)}) in "
-            f"{folder!r} "
-            f"(working directory {os.getcwd()})."
-        )
-    if len(found) > 1:
-        raise InputError(
-            f"--data_dir must hold only one of {' and '.join(found)}: remove the others."
-        )
-    require_file(found[0], "--data_dir")
-    return found[0]
 
 
 def open_table(

@@ -21,7 +21,7 @@ from finetuning.datasets.dataset import (
 from finetuning.datasets.scores.entity_scores import score_entities
 from finetuning.datasets.selection import InDocuments, limited, with_dev
 from finetuning.datasets.tables.other_layouts import require_known_files, require_not_brat
-from finetuning.datasets.tables.table_files import find
+from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tokens import conll_tags, token_files
 
 

@@ -30,7 +30,7 @@ CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
 FORMATS = (*CONLL, ".jsonl")
 _PEEKED_LINES = 100  # from which the separator and the number of columns are inferred
 _LONG_SENTENCE = 100  # tokens; a longer one is due a note if it is the whole file
-_MAX_NUMBERS = 0.95  # the share of tokens that may be integers
+_MAX_IDS = 0.95  # the share of tokens that may look like numbers or names of documents
 _BLANKS = " \t\r\n"  # other white space, such as U+00A0, may be a token or in one
 # What lies between runs of spaces and tabs, or between runs of spaces, by separator.
 _BETWEEN_RUNS = {"": re.compile(r"[^ \t]+"), " ": re.compile("[^ ]+")}
@@ -74,7 +74,7 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
 
     Raises:
       InputError: a line has another number of columns than most, or an empty token or tag, or there
-        are no tokens, or they are numbers, or the file has another layout.
+        are no tokens, or they look like ids, or the file has another layout.
     """
     is_conllu = format_of(path) == ".conllu"
     lines = lines_of(path)
@@ -112,7 +112,7 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
     sentences += sentence.ended()
     if not sentences:
         raise InputError(f"{path} holds no tokens. Write a token and its tag on each line.")
-    if expected > 1 and not reading.text_column:
+    if expected > 2 and not (is_conllu or reading.text_column):  # another one may have the words
         _require_words(path, sentences, columns[0])
     _note_long_sentence(path, sentences)
     if is_conllu:
@@ -121,16 +121,20 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
 
 
 def _require_words(path: str, sentences: Sequence[Sentence], column: int) -> None:
-    """Check that the tokens of a column are not numbers of words or sentences."""
+    """Check that the tokens of a column are not numbers or names of words or documents."""
     tokens = [token for each in sentences for token in each.tokens]
-    numbers = sum(token.isdecimal() or bool(_RANGE.fullmatch(token)) for token in tokens)
-    if len(tokens) > 1 and numbers > _MAX_NUMBERS * len(tokens):
-        raise InputError(
-            f"{path}: the column of the tokens must hold words. Received: {numbers:,} integers "
-            f"among {len(tokens):,} tokens, such as the number of each word. Pass --text_column, "
-            "the number of the words' column counted from 0, such as --text_column=1, or "
-            f"--text_column={column} if they are the words."
-        )
+    pairs = [pair for each in sentences for pair in itertools.pairwise(each.tokens)]
+    for found, count, what in (
+        (sum(any(map(str.isdecimal, token)) for token in tokens), len(tokens), "with a digit"),
+        (sum(one == other for one, other in pairs), len(pairs), "that repeat the one before"),
+    ):
+        if count > 1 and found > _MAX_IDS * count:
+            raise InputError(
+                f"{path}: the column of the tokens must hold words. Received: {tokens[0]!r} and "
+                f"others, {found:,} of {count:,} {what}, as ids of words and documents are. Pass "
+                "--text_column, the number of the words' column counted from 0, such as "
+                f"--text_column={column + 1}, or --text_column={column} if they are the words."
+            )
 
 
 def _note_long_sentence(path: str, sentences: Sequence[Sentence]) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.files.text_files import lines_of
+from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import (
-    find,
     note_if_quoted,
     open_table,
     write_predictions,
@@ -244,6 +244,27 @@ def test_a_file_is_found_by_one_of_its_names(tmp_path):
     written(tmp_path, "a.tsv", b"")
     with pytest.raises(InputError, match=r"one of .*a\.tsv and .*a\.csv\.gz: remove"):
         find(str(tmp_path), ["a.tsv", "a.csv"])
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("a.CSV", "write it in lower case"),
+        ("A.Tsv.GZ", "write it in lower case"),
+        ("a.xlsx", "save it in one of these formats"),
+        ("a.json", "save it in one of these formats"),
+        ("a.csv.txt", "save it in one of these formats"),
+    ],
+)
+def test_a_file_of_another_format_is_named(tmp_path, name, remedy):
+    for other in (name, "ab.csv", "b.csv"):
+        written(tmp_path, other, b"")
+    with pytest.raises(InputNotFoundError) as error:
+        find(str(tmp_path), ["a.tsv", "a.csv"])
+    assert str(error.value) == (
+        "--data_dir: no file a.tsv or a.csv (or the same with .gz, .bz2, .xz, .zst, .zip) in "
+        f"{str(tmp_path)!r} (working directory {os.getcwd()}). There is {name}: {remedy}."
+    )
 
 
 PACKED = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zip": zipped}

@@ -138,14 +138,14 @@ def test_columns_with_names_of_their_own(tmp_path, names: tuple[str, ...]):
         tmp_path,
         train_tsv=f"{header}\n{cells}\ta\n{cells}\tb\n",
         dev_tsv=f"{header}\n{cells}\ta\n",
-        test_tsv="\t".join(names) + "\n" + "\t".join(names) + "\n",
+        test_tsv="\t".join(names) + "\n" + "\t".join(names[::-1]) + "\n",
     )
     source = dataclasses.replace(source, reading=Reading(names, "stars"))
     data = TASK.read(source)
     assert (data.task.labels, data.task.pair) == (("a", "b"), len(names) == 2)
     assert data.train == [TextExample(*names, label=0), TextExample(*names, label=1)]
     assert data.dev == {"dev": [TextExample(*names, label=0)]}
-    assert TASK.read_part(source, "test", data.task) == [TextExample(*names)]
+    assert TASK.read_part(source, "test", data.task) == [TextExample(*names[::-1])]
 
 
 def test_columns_that_do_not_exist_are_named_beside_those_that_do(tmp_path):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import pathlib
 
 import pytest
@@ -183,11 +184,13 @@ def test_spans_that_are_not_whole_words_are_counted(tmp_path, capsys):
             "1 a O\n2 b B-A\n\n1 c O\n",
             r"train.conll: .* Pass --text_column, .*column=1, or",
         ),
-        ("conll", "5-6 a O\n5 b B-A\n\n7 c O\n", "hold words. Received: 3 integers among 3 tokens"),
+        ("conll", "5-6 a O\n5 b B-A\n\n7 c O\n", "Received: '5-6' and others, 3 of 3 with a digit"),
         ("conll", "1 a O\n3 b B-A\n\n2 c O\n", "hold words"),  # a gap
+        ("conll", "doc_1 0 a O\ndoc_1 1 b B-A\n", "'doc_1' and others, 2 of 2 with a digit"),
+        ("conll", "w a O\nw b B-A\nw c O\n\nx d O\nx e O\n", "3 of 3 that repeat the one"),
         ("conll", "1 a O\n1 b B-A\n\n2 c O\n", "hold words"),  # of sentences
         ("conll", "1 a O\n\n2 b B-A\n", "--text_column=0 if they are the words"),
-        ("conll", "1 a O\n2 b B-A\n\n" * 10 + "x c O\n", "Received: 20 integers among 21 tokens"),
+        ("conll", "1 a O\n2 b B-A\n\n" * 10 + "x c O\n", "Received: .* 20 of 21 with a digit"),
         ("txt", "Sentence #,Word,POS,Tag\nSentence: 1,a,N,O\n,b,N,O\n", "Kaggle's table `Sent"),
         ("txt", '"Sentence #","Word","POS","Tag"\n"1","b","N","O"\n', "Kaggle's table `Sent"),
         ("conll", ONTONOTES, r"train.conll must .*columns of CoNLL-2012 .* as BIO"),
@@ -234,7 +237,9 @@ def test_mistakes_name_the_line(tmp_path, name, train, message):
     [
         ("1 a O\n2 b B-A\n", {"text_column": ("0",)}),
         ("1984 B-A\n", {}),
-        ("1 O\n2 B-A\n" * 9 + "x O\n", {}),  # 18 of 19 are fewer than 95 %
+        ("1 a O\n2 b B-A\n" * 9 + "x c O\n", {}),  # 18 of 19 are fewer than 95 %
+        ("1 O\n2 B-A\n", {}),  # no other column can be the words
+        ("no a O\nno b B-A\n", {}),
     ],
 )
 def test_integers_that_are_words(tmp_path, train: str, reading: dict):
@@ -250,6 +255,8 @@ def test_other_layouts_are_named(tmp_path):
     with pytest.raises(InputError, match=r"ner.csv must .* Received: Kaggle's table .* as UTF-8"):
         TASK.read(source)
     (tmp_path / "ner.csv").unlink()
+    os.mkfifo(tmp_path / "a.csv")  # is never waited for
+    (tmp_path / "b.csv").write_bytes(b"\0binary")
     (tmp_path / "ner.csv.gz").write_bytes(gzip.compress(b'"Sentence #","Word","POS","Tag"\n'))
     with pytest.raises(InputError, match=r"ner.csv.gz must .* Received: Kaggle's table"):
         TASK.read(source)

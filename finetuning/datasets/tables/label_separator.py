@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 _MARKS = re.compile(r"[\W_]+")
 
 
-def note_joined(rows: Sequence[tuple[str, Sequence[str]]], flags: str = "") -> None:
+def note_separator(rows: Sequence[tuple[str, Sequence[str]]], flags: str = "") -> None:
     """Print a note if labels may be several ones, with the mark that joins most of them.
 
     Most parts of such a label are labels themselves, at least one of them, or parts of another
