@@ -139,7 +139,7 @@ def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -
 
     sequences = pieces = label_1_count = 0
     with Progress("records", sum(size for _, size in records.shards)) as progress:
-        for batch in _batches(records):
+        for path, batch in _batches(records):
             ids, mask = batch["input_word_ids"], batch["input_mask"]
             largest = max(int(ids.max()), int(batch["masked_lm_ids"].max(initial=0)))
             if largest >= tokenizer.vocab_size or (ids[:, 0] != tokenizer.special.cls).any():
@@ -149,7 +149,7 @@ def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -
                     f"records contain id {largest} and begin with "
                     f"{sorted(set(ids[:, 0].tolist()))[:5]}. Pass the tokenizer of the records."
                 )
-            check_ranges(batch, records.seq_length, tokenizer.vocab_size, "--files")
+            check_ranges(batch, records.seq_length, tokenizer.vocab_size, f"--files: {path}")
             sequences += len(ids)
             pieces += int(mask.sum()) - 3 * len(ids)
             label_1_count += int(batch["pair_label"].sum())
@@ -162,21 +162,30 @@ def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -
     )
 
 
-def _batches(records: "StaticRecords") -> Iterator[dict[str, np.ndarray]]:
+def _batches(records: "StaticRecords") -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """Yield batches of one file each, with its path."""
     import tensorflow as tf
 
-    from data.pipeline.record_stream import DAMAGE, find_damage
+    from data.pipeline.record_stream import DAMAGE, find_damage, find_misfit
 
-    dataset = tf.data.TFRecordDataset([path for path, _ in records.shards]).batch(_BATCH)
+    def parsed(path: tf.Tensor) -> tf.data.Dataset:
+        batches = tf.data.TFRecordDataset(path).batch(_BATCH)
+        return batches.map(lambda raw: (path, records.parse(raw)))
+
+    paths_of_files = tf.data.Dataset.from_tensor_slices([path for path, _ in records.shards])
     try:
-        yield from dataset.map(records.parse).as_numpy_iterator()
-    except DAMAGE as error:
+        for path, batch in paths_of_files.flat_map(parsed).as_numpy_iterator():
+            yield os.fsdecode(path), batch
+    except DAMAGE:
         if damage := find_damage(list(records.shards)):
             raise InputError(f"--files: {damage}. Fetch it again.") from None
+        if not (misfit := find_misfit(records.shards, records.parse)):
+            raise
         raise InputError(
-            f"--files must hold records of one shape, here {records.seq_length} pieces and "
-            f"{records.max_predictions} prediction slots. Received: records of other shapes "
-            f"({commands.one_line(error)[-160:]}). Import each kind into its own --output."
+            f"--files: {misfit[0]} must hold records as the first one, of {records.names}'s "
+            f"features with {records.seq_length} pieces and {records.max_predictions} prediction "
+            f"slots, but record {misfit[1]} (from 0) is not. Import each kind into its own "
+            "--output, or make the file again."
         ) from None
 
 

@@ -66,7 +66,8 @@ class TrainTokenizerOptions(commands.CommandOptions):
         "typographic quotes, dashes and bullets become ' \" - *", True
     )
     document_boundary: str = commands.option(
-        "what separates documents: blank_line, file or regex:RE", "blank_line"
+        "what separates documents: blank_line, file or regex:RE, whose line is dropped",
+        "blank_line",
     )
     seed: int = commands.option("seed of the sample of max_sentences sentences", 0)
     max_sentences: Annotated[int, POSITIVE] = commands.option(
@@ -107,6 +108,8 @@ def train_tokenizer(options: TrainTokenizerOptions) -> int:
         Tokenizer(model, options.normalization, identity).save(folder)
         seconds = time.monotonic() - start
     print(f"trained {options.vocab_size:,} pieces in {seconds:.1f} s: {options.output}")
+    if options.fold_punctuation:
+        print("the model reads typographic quotes, dashes and bullets as ' \" - * (docs/data.md)")
     return 0
 
 

@@ -37,7 +37,8 @@ class BuildOptions(commands.CommandOptions):
         int, at_least(MIN_SEQ_LENGTH, "because shorter ones rarely fit a pair of sentences")
     ] = commands.option("pieces per sequence, special pieces included", 512)
     document_boundary: str = commands.option(
-        "what separates documents: blank_line, file or regex:RE", "blank_line"
+        "what separates documents: blank_line, file or regex:RE, whose line is dropped",
+        "blank_line",
     )
     split: Annotated[str, one_of("all", "train", "heldout")] = commands.option(
         "documents to use: all, train or heldout", "all"

@@ -13,14 +13,13 @@ from data.pipeline.pair_objective import Objective, Partners
 from data.pipeline.record_stream import (
     DAMAGE,
     find_damage,
+    find_misfit,
     record_numbers,
     record_stream,
     records_in_order,
 )
 from data.records.manifest import COMPACT, MANIFEST, Manifest
 from data.records.reference_reader import StaticRecords
-
-_BATCH = 1024  # records that are checked together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,17 +92,12 @@ class Records:
         parse: Callable[[tf.Tensor], object] = self.manifest.schema.parse
         if self.manifest.layout != COMPACT:
             parse = StaticRecords.of_build(self.folder, self.manifest).parse
-        for path, _ in self.shards():
-            for batch, raw in enumerate(tf.data.TFRecordDataset(path).batch(_BATCH)):
-                try:
-                    parse(raw)
-                except DAMAGE:
-                    first = batch * _BATCH
-                    raise InputError(
-                        f"{path!r} must hold records with the features that {MANIFEST} describes, "
-                        f"but one from {first} to {first + len(raw) - 1} (from 0) has others. "
-                        f"Remove {self.folder!r} and build it again."
-                    ) from None
+        if misfit := find_misfit(self.shards(), parse):
+            raise InputError(
+                f"{misfit[0]!r} must hold records with the features that {MANIFEST} describes, but "
+                f"record {misfit[1]} (from 0) has others. Remove {self.folder!r} and build it "
+                "again."
+            )
 
     def _partners(self, objective: Objective, seed: int) -> Partners | None:
         manifest = self.manifest

@@ -6,7 +6,7 @@ the partners is in memory too.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
 import numpy as np
@@ -17,6 +17,7 @@ from albert_tf.runtime.errors import MachineError
 from albert_tf.training.progress import Progress
 from data.pipeline.pair_objective import Partners
 
+_BATCH = 1024  # records that are checked together
 _UNREADABLE = (tf.errors.NotFoundError, tf.errors.PermissionDeniedError)
 # Exceptions from reading a file that is truncated, cannot be opened, or has unexpected records or
 # features.
@@ -157,6 +158,26 @@ def find_damage(shards: list[tuple[str, int]]) -> str:
                 return f"{path!r} must have {size} records. Received: {number}"
             progress.advance(size, path)
     return ""
+
+
+def find_misfit(
+    shards: Sequence[tuple[str, int]], parse: Callable[[tf.Tensor], object]
+) -> tuple[str, int] | None:
+    """Return the file and the number, from 0, of the first record that `parse` fails on."""
+    for path, _ in shards:
+        for batch, raw in enumerate(tf.data.TFRecordDataset(path).batch(_BATCH)):
+            if not _is_parsed(parse, raw):
+                fits = (_is_parsed(parse, raw[row : row + 1]) for row in range(len(raw)))
+                return path, batch * _BATCH + list(fits).index(False)
+    return None
+
+
+def _is_parsed(parse: Callable[[tf.Tensor], object], raw: tf.Tensor) -> bool:
+    try:
+        parse(raw)
+    except DAMAGE:
+        return False
+    return True
 
 
 def record_numbers(

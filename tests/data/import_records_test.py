@@ -175,10 +175,10 @@ def test_a_damaged_file_is_named_with_its_record(built, tmp_path, layout, how):
 @pytest.mark.parametrize("layout", ["compact", "reference"])
 def test_a_record_with_other_features_is_named(built, tmp_path, layout):
     records = Records.open(shutil.copytree(built(layout), tmp_path / "copy").as_posix())
-    ((path, size),) = records.shards()
+    ((path, _),) = records.shards()
     raw = [record.numpy() for record in tf.data.TFRecordDataset(path)]
     write_records(path, [*raw[:3], b"\xff" * 9, *raw[4:]])
-    wanted = rf"records-00000-of-00001.*one from 0 to {size - 1} \(from 0\) has others"
+    wanted = r"records-00000-of-00001.*, but record 3 \(from 0\) has others"
     with pytest.raises(InputError, match=wanted), records.damage_as_input_error():
         list(evaluation_batches(records, SOP, MASKING, 4))
 
@@ -212,8 +212,8 @@ def test_impossible_values_are_refused(built, imported, tmp_path, feature, value
             if number == 1:
                 example.features.feature[feature].int64_list.value[-1] = value
             writer.write(example.SerializeToString())
-    with pytest.raises(InputError, match=f"--files: {words}"):
-        imported(files=str(tmp_path / "wrong.tfrecord"))
+    with pytest.raises(InputError, match=rf"--files: {tmp_path}/wrong.tfrecord: {words}"):
+        imported(files=str(tmp_path / "*.tfrecord"))
 
 
 @pytest.mark.slow
@@ -273,5 +273,20 @@ def test_files_of_two_kinds_are_told(imported, built, sentence_maker, tiny_token
         )
         for path in folder.glob("*.tfrecord"):
             shutil.copy(path, tmp_path / f"{length}-{path.name}")
-    with pytest.raises(InputError, match="of one shape, here 16 pieces and 2 prediction slots"):
+    with pytest.raises(InputError) as error:
         imported(files=f"{tmp_path}/*.tfrecord")
+    assert str(error.value) == (
+        f"--files: {tmp_path}/32-records-00000-of-00001.tfrecord must hold records as the first "
+        "one, of google's features with 16 pieces and 2 prediction slots, but record 0 (from 0) is "
+        "not. Import each kind into its own --output, or make the file again."
+    )
+
+
+@pytest.mark.parametrize("record", [b"\xff" * 9, b""])
+def test_a_record_that_is_none_is_named(built, imported, tmp_path, record):
+    (path,) = pathlib.Path(built("reference")).glob("*.tfrecord")
+    raw = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    write_records(str(tmp_path / "a.tfrecord"), raw)
+    write_records(str(tmp_path / "b.tfrecord"), [*raw[:3], record, *raw[3:]])
+    with pytest.raises(InputError, match=r"^--files: .*/b\.tfrecord must .*, but record 3 \(from"):
+        imported(files=str(tmp_path / "*.tfrecord"))

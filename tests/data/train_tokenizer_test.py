@@ -71,7 +71,9 @@ def test_normalization_is_trained_on_and_stored(options):
 
 
 @pytest.mark.parametrize("fold", [True, False])
-def test_typographic_punctuation_is_folded_unless_a_flag_forbids_it(options, tmp_path, fold):
+def test_typographic_punctuation_is_folded_unless_a_flag_forbids_it(
+    options, tmp_path, capsys, fold
+):
     """The text has ’ and “ itself: without the rules, they get pieces of their own."""
     source = tmp_path / "typographic.txt"
     source.write_text(
@@ -81,6 +83,8 @@ def test_typographic_punctuation_is_folded_unless_a_flag_forbids_it(options, tmp
         options, corpus=f"text:{source}", vocab_size=34 if fold else 37, fold_punctuation=fold
     )
     train_tokenizer(options)
+    said = "the model reads typographic quotes, dashes and bullets as ' \" - * (docs/data.md)\n"
+    assert (said in capsys.readouterr().out) == fold
     tokenizer = load_tokenizer(options.output)
     assert tokenizer.special.unk not in tokenizer.encode("it’s “well” —")
     assert (tokenizer.encode("it’s “well” —") == tokenizer.encode('it\'s "well" -')) == fold
@@ -188,7 +192,7 @@ def test_the_models_own_log_is_silent(options):
     command = [sys.executable, "-m", "data.train_tokenizer", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stderr == ""
-    assert len(done.stdout.splitlines()) == 2
+    assert len(done.stdout.splitlines()) == 3
     done = subprocess.run(
         [*command[:-1], "--vocab_size=9000"], capture_output=True, text=True, check=False, cwd=ROOT
     )
