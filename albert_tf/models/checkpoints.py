@@ -16,7 +16,7 @@ import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
-from albert_tf.runtime.paths import require_file
+from albert_tf.runtime.files.paths import require_file
 from albert_tf.runtime.run_dir import RunDir
 
 CHECKPOINTS = "checkpoints"

@@ -20,8 +20,8 @@ from finetuning.datasets.dataset import (
 )
 from finetuning.datasets.scores.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.tables.label_separator import note_separator
 from finetuning.datasets.tables.json_files import as_text
+from finetuning.datasets.tables.label_separator import note_separator
 from finetuning.datasets.tables.table_files import Table, write_predictions
 from finetuning.datasets.text_classification import (
     PAIR,

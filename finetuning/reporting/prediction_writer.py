@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.files.compression import SUFFIXES
 from finetuning.datasets.dataset import Prediction
 from finetuning.kinds.registry import FINETUNING
 

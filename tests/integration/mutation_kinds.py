@@ -6,9 +6,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 from unittest import mock
 
+import tensorflow as tf
+
 from albert_tf import info
 from albert_tf.convert import __main__ as convert
 from albert_tf.tasks.predictor import load_predictor
+from albert_tf.text.graph_tokenizer import GraphTokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from data import build, import_records, show_records
 from finetuning import learning_curve, predict, table
 from finetuning import train as finetune
@@ -33,6 +37,7 @@ from tests.integration.mutation_world import (
     INPUTS,
     MEMBER,
     RESUMED,
+    TEXT,
     sweep_options,
     table_options,
 )
@@ -74,6 +79,15 @@ def building(at: Place) -> None:
     """Tokenize a text."""
     corpus, out = f"text:{at.world}/text.txt", f"{at.empty}/new"
     build.build(build.BuildOptions(corpus, at.damaged, out, 16, num_workers=1))
+
+
+def tokenizing(at: Place) -> None:
+    """Check that both faces of an accepted tokenizer read a text as the same words."""
+    tokenizer = load_tokenizer(at.damaged)
+    here = tokenizer.encode_batch(TEXT.splitlines())
+    graph = GraphTokenizer(tokenizer)(tf.constant(TEXT.splitlines())).to_list()
+    for ours, theirs in zip(here, graph, strict=True):  # of equal segmentations, each takes one
+        assert tokenizer.decode(ours) == tokenizer.decode(theirs), (ours, theirs)
 
 
 def reading_corpus(kind: str, file: str) -> Command:
@@ -259,8 +273,8 @@ KINDS = {
     "vocabulary tokenizer_config.json": Kind(
         "huggingface/tokenizer_config.json", (FROM_HUGGINGFACE,), json_tree
     ),
-    "vocabulary spiece.model": Kind("bare/spiece.model", (building,), _in_front),
-    "vocabulary vocab.txt": Kind("words/vocab.txt", (building,)),
+    "vocabulary spiece.model": Kind("bare/spiece.model", (building, tokenizing), _in_front),
+    "vocabulary vocab.txt": Kind("words/vocab.txt", (building, tokenizing)),
     "checkpoint index": Kind(f"{WEIGHTS}/ckpt-1.index", RUN),
     "checkpoint data": Kind(f"{WEIGHTS}/ckpt-1.data-00000-of-00001", RUN),
     "checkpoint state": Kind(f"{WEIGHTS}/checkpoint", RUN),

@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
-from albert_tf.runtime.binary_files import PEEKED_BYTES, is_text
 from albert_tf.runtime.errors import DAMAGED, InputError, MachineError, reading
+from albert_tf.runtime.files.binary_files import PEEKED_BYTES, is_text
 
 ZIP = ".zip"
 _BUFFER_BYTES = 2**20  # above the default, because `readline` is faster

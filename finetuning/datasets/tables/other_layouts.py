@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Sequence
 
-from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.text_files import files_of
 
 # Such as (TOP(S(NP* or (PERSON*), and the numbers of coreference, (3) or (3.

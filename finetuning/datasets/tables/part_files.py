@@ -3,9 +3,9 @@
 import os
 from collections.abc import Sequence
 
-from albert_tf.runtime.compression import SUFFIXES
 from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
-from albert_tf.runtime.paths import require_file
+from albert_tf.runtime.files.compression import SUFFIXES
+from albert_tf.runtime.files.paths import require_file
 
 
 def find(folder: str, names: Sequence[str]) -> str:

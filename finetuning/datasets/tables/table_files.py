@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.errors import InputError, listed
+from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.outputs import new_file
 from albert_tf.runtime.files.text_files import lines_of
 from finetuning.datasets.tables import prodigy

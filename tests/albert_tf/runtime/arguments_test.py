@@ -12,7 +12,9 @@ from albert_tf.runtime.errors import InputError
     "single", ["x", b"x", 1, None, np.array("x"), tf.constant("x"), {"x": 1}, {"x"}]
 )
 def test_a_single_value_is_no_list(single):
-    with pytest.raises(InputError, match=r"^Texts, please\. Received: .*\. Pass a list, also for a"):
+    with pytest.raises(
+        InputError, match=r"^Texts, please\. Received: .*\. Pass a list, also for a"
+    ):
         list_of(str, single, "Texts, please.")
 
 
