@@ -47,7 +47,7 @@ class WordPiece:
     """The pieces of a `vocab.txt`, one per line, with the special pieces on any line.
 
     Raises:
-      InputError: the bytes are not UTF-8, or a special piece is missing.
+      InputError: the bytes are not UTF-8, a special piece is missing, or a piece is there twice.
     """
 
     file = VOCABULARY_FILE
@@ -68,6 +68,12 @@ class WordPiece:
             raise InputError(
                 f"a {VOCABULARY_FILE} must contain {', '.join(SPECIAL_PIECES.values())}; {source} "
                 f"lacks {', '.join(missing)}. Pass the one of a BERT or a Chinese ALBERT model."
+            )
+        if len(self._ids) < len(self.pieces):
+            number, piece = next((i, p) for i, p in enumerate(self.pieces) if self._ids[p] > i)
+            raise InputError(
+                f"a {VOCABULARY_FILE} must have each piece once; {source} has {piece!r} in lines "
+                f"{number + 1} and {self._ids[piece] + 1}. Pass the file of the model."
             )
         self.special = SpecialIds(**{n: self._ids[p] for n, p in SPECIAL_PIECES.items()})
         self._known: dict[str, list[int]] = {}

@@ -121,6 +121,11 @@ def test_saved_and_copied_it_is_the_same(tiny, tmp_path):
     assert windows.encode("unaffable") == tiny.encode("unaffable")
 
 
+def test_a_piece_that_is_there_twice_is_refused():
+    with pytest.raises(InputError, match="once; the model has 'a' in lines 10 and 24. Pass the"):
+        Tokenizer("\n".join([*PIECES, "a"]).encode())
+
+
 def test_what_is_no_vocabulary_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"must contain \[PAD\].*lacks \[CLS\], \[MASK\]"):
         made_of([piece for piece in PIECES if piece not in ("[CLS]", "[MASK]")])
