@@ -113,19 +113,28 @@ class WordPieceOps(tf.Module):
     """BERT's words by regular expressions, split into pieces by tensorflow_text.
 
     The longest match of its FastWordpieceTokenizer takes linear time.
+
+    Raises:
+      InputError: tensorflow_text refuses the vocabulary.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(name="wordpiece")
         self._normalization = tokenizer.normalization
-        self._pieces = tensorflow_text.FastWordpieceTokenizer(
-            vocab=tokenizer.vocabulary.pieces,
-            suffix_indicator=CONTINUES,
-            max_bytes_per_word=4 * MAX_WORD,
-            token_out_type=tf.int32,
-            unknown_token=SPECIAL_PIECES["unk"],
-            no_pretokenization=True,
-        )
+        try:
+            self._pieces = tensorflow_text.FastWordpieceTokenizer(
+                vocab=tokenizer.vocabulary.pieces,
+                suffix_indicator=CONTINUES,
+                max_bytes_per_word=4 * MAX_WORD,
+                token_out_type=tf.int32,
+                unknown_token=SPECIAL_PIECES["unk"],
+                no_pretokenization=True,
+            )
+        except RuntimeError as error:
+            raise InputError(
+                f"the vocabulary has pieces that TensorFlow cannot use: {error}. Pass the "
+                "intact file of the model."
+            ) from None
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of each text without special pieces: string [B] -> int32 [B, (pieces)]."""

@@ -279,3 +279,9 @@ def test_shapes_are_known_in_a_graph(tiny):
     pack = tf.function(lambda texts: graph.pack([graph(texts)], 8))
     outputs = pack.get_concrete_function(tf.TensorSpec([None], tf.string)).structured_outputs
     assert {tuple(o.shape) for o in outputs.values()} == {(None, 8)}
+
+
+def test_pieces_that_the_graph_cannot_hold_are_named():
+    pieces = "[PAD] [UNK] [CLS] [SEP] [MASK] a a\0b".split()
+    with pytest.raises(InputError, match="has pieces that TensorFlow cannot use: .*label value of"):
+        GraphTokenizer(Tokenizer("\n".join(pieces).encode()))
