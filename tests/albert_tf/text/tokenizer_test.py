@@ -222,14 +222,6 @@ def test_a_piece_that_is_not_utf_8_is_refused(tiny):
         Tokenizer(damaged, source="it")
 
 
-def test_settings_under_their_old_name_are_read(tiny, tmp_path):
-    rules = Normalization(lowercase=False)
-    cased = Tokenizer(tiny.model, rules, {"seed": 7})
-    cased.save(tmp_path)
-    (tmp_path / "albert_tokenizer.json").rename(tmp_path / "tokenizer.json")
-    again = load_tokenizer(tmp_path)
-    assert (again.normalization, again.training) == (rules, {"seed": 7})
-
 
 def test_errors_name_the_path_the_rule_and_the_remedy(tmp_path):
     with pytest.raises(InputNotFoundError, match="nowhere.*working directory"):
