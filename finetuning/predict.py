@@ -33,7 +33,7 @@ import io
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 from albert_tf.runtime import commands
@@ -92,7 +92,11 @@ class PredictOptions(commands.CommandOptions):
     dry_run: bool = commands.option("load the run and the part's examples only", False)
 
 
-def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
+def main(
+    options: PredictOptions,
+    chunk_size: int = CHUNK,
+    load: Callable[[str], Predictor] = load_predictor,
+) -> None:
     """Write the predictions that `options` describe."""
     for flag in ("output", "submission"):
         if (path := getattr(options, flag)) not in (None, "-"):
@@ -101,7 +105,7 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
     options = dataclasses.replace(options, format=format)
     if RunDir(options.run_dir).is_unfinished:
         print(f"{options.run_dir} has not ended: using its best weights so far", file=sys.stderr)
-    predictor = load_predictor(options.run_dir)
+    predictor = load(options.run_dir)
     predictor.task = _with_thresholds(predictor.task, options)
     if options.part:
         _predict_part(options, predictor)

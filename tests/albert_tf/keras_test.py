@@ -34,12 +34,9 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import AdamW, Lamb, LinearWarmupLinearDecay
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
-from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
-from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceSettings
-from albert_tf.tasks.regressor.model import RegressorSettings, SequenceRegressor
+from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.spans.heads import AnswerClass, EndLogits, IndependentHead, JointHead
-from albert_tf.tasks.spans.model import SpanModel, SpanSettings
-from albert_tf.tasks.tokens.model import TokenClassifier, TokenSettings
+from tests.kinds import cases as kinds
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = AlbertConfig(
@@ -99,23 +96,6 @@ ALLOWED = IDS["input_type_ids"].astype(bool)
 CASES = {
     "AlbertEncoder": of_config(AlbertEncoder, IDS),
     "AlbertPretrainer": of_config(AlbertPretrainer, IDS | {"masked_lm_positions": POSITIONS}),
-    "SequenceClassifier": of_encoder(
-        SequenceClassifier, ClassifierSettings(seq_length=S, labels=("no", "yes", "ça")), IDS
-    ),
-    "MultiLabelClassifier": of_encoder(
-        MultiLabelClassifier, MultiLabelSettings(seq_length=S, labels=("no", "yes", "ça")), IDS
-    ),
-    "TokenClassifier": of_encoder(TokenClassifier, TokenSettings(("x", "ça"), seq_length=S), IDS),
-    "SequenceRegressor": of_encoder(
-        SequenceRegressor, RegressorSettings(seq_length=S, scale=2.0), IDS
-    ),
-    "MultipleChoice": of_encoder(
-        MultipleChoice, MultipleChoiceSettings(seq_length=S, num_choices=2), CHOICES
-    ),
-    "SpanModel": of_encoder(SpanModel, SpanSettings(seq_length=S, n_best=3), IDS),
-    "SpanModel answerable": of_encoder(
-        SpanModel, SpanSettings(seq_length=S, beam=2, answerable=True), IDS
-    ),
     "AlbertEmbeddings": of_config(AlbertEmbeddings, IDS),
     "SharedStack": of_config(SharedStack, HIDDEN, MASK),
     "SharedStack rolled": of_config(SharedStack, HIDDEN, MASK, unroll=False),
@@ -132,6 +112,18 @@ CASES = {
     "EndLogits": head(EndLogits, HIDDEN, POSITIONS),
     "AnswerClass": head(AnswerClass, HIDDEN, HIDDEN[:, :, 0], dropout=0.1),
 }
+TASKS = {
+    name: of_encoder(
+        KINDS[each.name].model,
+        each.settings,
+        CHOICES if each.name == "multiple_choice" else IDS,
+    )
+    for name, each in kinds.CASES.items()
+    if each.name in KINDS
+}
+CLASSES = {name.split()[0] for name in CASES} | {each.model.__name__ for each in KINDS.values()}
+CASES |= TASKS
+SLOW_TASKS = [name for name in TASKS if name != "token_classifier"]
 MODELS = [name for name, case in CASES.items() if isinstance(case.make(), tf_keras.Model)]
 
 
@@ -146,8 +138,7 @@ def public_classes() -> Iterator[type]:
 
 
 def test_all_are_here():
-    names = {cls.__name__ for cls in public_classes()} - ABSTRACT
-    assert names == {name.split()[0] for name in CASES}
+    assert {cls.__name__ for cls in public_classes()} - ABSTRACT == CLASSES
 
 
 def functional(layer: tf_keras.layers.Layer, inputs: tuple) -> tf_keras.Model:
@@ -180,10 +171,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 
 
-@pytest.mark.slow_parameters("AlbertPretrainer", "SequenceClassifier")
-@pytest.mark.slow_parameters(
-    "MultipleChoice", "SequenceRegressor", "SpanModel answerable", "SpanModel"
-)
+@pytest.mark.slow_parameters("AlbertPretrainer", *SLOW_TASKS)
 def test_configuration(case: Case):
     for dtype in case.dtypes:
         layer = case.make(name="mine", trainable=False, dtype=dtype)
@@ -196,7 +184,7 @@ def test_configuration(case: Case):
         assert again == written
 
 
-@pytest.mark.slow_parameters("MultipleChoice", "SequenceRegressor", "SpanModel")
+@pytest.mark.slow_parameters(*SLOW_TASKS)
 def test_weights_are_float32_and_what_it_computes_is_near(case: Case):
     layers = {dtype: case.make(dtype=dtype) for dtype in case.dtypes}
     outputs = {}
@@ -221,16 +209,7 @@ def test_another_dtype_is_refused(case: Case):
         case.make(dtype="bfloat16")
 
 
-@pytest.mark.slow_parameters("SequenceClassifier")
-@pytest.mark.slow_parameters(
-    "AlbertPretrainer",
-    "MultipleChoice",
-    "SequenceRegressor",
-    "SharedStack",
-    "SharedStack rolled",
-    "SpanModel answerable",
-    "SpanModel",
-)
+@pytest.mark.slow_parameters("AlbertPretrainer", "SharedStack", "SharedStack rolled", *SLOW_TASKS)
 def test_functional_model_in_the_formats(case: Case, tmp_path: pathlib.Path):
     layer = case.make()
     model = functional(layer, case.inputs)

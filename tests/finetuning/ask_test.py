@@ -13,13 +13,12 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
-from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning import ensemble, predict
 from finetuning.kinds.input_lines import read_line
 from finetuning.predict import PredictOptions
-from tests.finetuning.untrained import leave_run, leave_weights
+from tests.finetuning.untrained import leave_run, leave_weights, load_once
 
 
 def ask(
@@ -28,7 +27,7 @@ def ask(
     (folder / "in.txt").write_text(text, encoding="utf-8")
     out = folder / "out.txt"
     asked = PredictOptions(str(tuned / "seed-0"), str(folder / "in.txt"), str(out), **options)
-    predict.main(asked, chunk_size)
+    predict.main(asked, chunk_size, load_once)
     return out.read_text(encoding="utf-8")
 
 
@@ -37,14 +36,14 @@ def test_a_line_an_answer(tuned: pathlib.Path, tmp_path: pathlib.Path):
     answers = ask(tuned, "\n".join(texts), tmp_path, chunk_size=2)  # they come chunk by chunk
     rows = [json.loads(line) for line in answers.splitlines()]
     assert [row["label"] for row in rows] == ["fruit", "tool", "fruit"]
-    answer = load_predictor(str(tuned / "seed-0"))([TextExample("saw file hammer")])[0]
+    answer = load_once(str(tuned / "seed-0"))([TextExample("saw file hammer")])[0]
     assert rows[1]["probabilities"]["tool"] == pytest.approx(answer["score"], abs=1e-5)
     tsv = ask(tuned, texts[0] + "\n", tmp_path, format="tsv").rstrip("\n").split("\t")
     assert tsv[0] == "fruit" and float(tsv[1]) == pytest.approx(rows[0]["score"], abs=1e-4)
 
 
 def test_asking_in_python(tuned: pathlib.Path):
-    predictor = load_predictor(str(tuned / "seed-0"))
+    predictor = load_once(str(tuned / "seed-0"))
     assert predictor([]) == []
     assert (
         predictor(["pear plum", TextExample("saw")])[0] == predictor([TextExample("pear plum")])[0]
@@ -65,7 +64,7 @@ def test_asking_in_python(tuned: pathlib.Path):
 
 
 def test_texts_come_in_lists_columns_and_generators(tuned: pathlib.Path):
-    predictor, texts = load_predictor(str(tuned / "seed-0")), ["pear plum", "saw"]
+    predictor, texts = load_once(str(tuned / "seed-0")), ["pear plum", "saw"]
     wanted = predictor(texts)
     table = pandas.DataFrame({"text": texts})
     for given in (table["text"], np.array(texts), iter(texts), dict.fromkeys(texts).keys()):
@@ -99,7 +98,7 @@ def test_the_snippet_of_the_docs(start: str, tmp_path: pathlib.Path, monkeypatch
 
 def test_an_empty_text_is_answered(tuned: pathlib.Path, tmp_path: pathlib.Path):
     """In Python, as a line and in JSON: the answer to no pieces at all."""
-    (empty,) = load_predictor(str(tuned / "seed-0"))([""])
+    (empty,) = load_once(str(tuned / "seed-0"))([""])
     lines = ask(tuned, 'pear plum\n\n{"text": ""}\n', tmp_path).splitlines()
     for line in lines[1:]:
         assert json.loads(line)["score"] == pytest.approx(empty["score"], abs=1e-5)
@@ -193,28 +192,6 @@ def test_members_are_picked_greedily():
     assert ensemble.select_members(singles, lambda members: scores[tuple(members)], 2) == [1, 2]
 
 
-@pytest.mark.slow
-def test_an_ensemble_of_two_runs(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path):
-    output = tmp_path / "both"
-    options = ensemble.EnsembleOptions(
-        (str(tuned / "seed-*"),), str(output), fruit, select="all", part="dev"
-    )
-    ensemble.main(options)
-    result = json.loads((output / "result.json").read_text())
-    assert len(result["members"]) == 2 and len(result["singles"]) == 2
-    rows = [json.loads(line) for line in (output / "predictions.jsonl").open(encoding="utf-8")]
-    runs = [
-        [json.loads(line) for line in (tuned / f"seed-{i}/predictions/dev.jsonl").open()]
-        for i in (0, 1)
-    ]
-    for row, one, other in zip(rows, *runs, strict=True):
-        mean = np.mean([run["prediction"]["probabilities"]["fruit"] for run in (one, other)])
-        assert row["prediction"]["probabilities"]["fruit"] == pytest.approx(mean, abs=1e-4)
-    right = sum(row["example"]["label"] == row["prediction"]["label"] for row in rows)
-    assert result["ensemble"]["accuracy"] == pytest.approx(right / len(rows))
-    assert len((output / "dev.jsonl").read_text().splitlines()) == len(rows)
-
-
 def test_what_is_no_ensemble(tuned: pathlib.Path, tmp_path: pathlib.Path):
     with pytest.raises(InputNotFoundError, match="at least two complete runs.*which matches 1"):
         ensemble.main(ensemble.EnsembleOptions((str(tuned / "seed-0"),), str(tmp_path / "x")))
@@ -255,5 +232,6 @@ def test_texts_that_are_cut_are_counted(
     assert capsys.readouterr().err == ""
     (tmp_path / "test.tsv").write_text(f"text\n{long}\nsaw\n")
     run, out = str(tuned / "seed-0"), str(tmp_path / "answers")
-    predict.main(PredictOptions(run, part="test", data_dir=str(tmp_path), output=out))
+    options = PredictOptions(run, part="test", data_dir=str(tmp_path), output=out)
+    predict.main(options, load=load_once)
     assert capsys.readouterr().err == f"text_classification test: 1 of 2 {note}\n"

@@ -13,6 +13,7 @@ from finetuning import depth, predict
 from finetuning.predict import PredictOptions
 from finetuning.training.config import FinetuneConfig
 from finetuning.training.starting_point import StartingPoint
+from tests.finetuning.untrained import load_once
 
 
 @pytest.fixture(scope="module")
@@ -28,15 +29,19 @@ def test_it_answers_a_part_of_a_named_data_set(back, tuned, fruit, tmp_path, cap
     own, out = PredictOptions(str(tuned / "seed-0"), output=str(tmp_path / "own")), tmp_path / "out"
     values = {"data_dir": fruit, "part": "dev"}
     with pytest.raises(InputError, match="does not state its dataset. Pass --task, one of"):
-        predict.main(PredictOptions(back, **values))
-    predict.main(PredictOptions(back, output=str(out), task="text_classification", **values))
-    predict.main(PredictOptions(own.run_dir, output=own.output, **values))
+        predict.main(PredictOptions(back, **values), load=load_once)
+    predict.main(
+        PredictOptions(back, output=str(out), task="text_classification", **values), load=load_once
+    )
+    predict.main(PredictOptions(own.run_dir, output=own.output, **values), load=load_once)
     assert out.read_text() == (tmp_path / "own").read_text() and out.read_text()
 
 
 def test_it_answers_lines(back, tmp_path):
     (tmp_path / "in.txt").write_text("apple pear\nhammer saw\n")
-    predict.main(PredictOptions(back, str(tmp_path / "in.txt"), str(tmp_path / "out.jsonl")))
+    predict.main(
+        PredictOptions(back, str(tmp_path / "in.txt"), str(tmp_path / "out.jsonl")), load=load_once
+    )
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["label"] for row in rows] == ["fruit", "tool"]
 

@@ -6,14 +6,11 @@ import math
 import pathlib
 import random
 import re
-import runpy
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import albert_tf
-from albert_tf.export import __main__ as export
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
@@ -27,7 +24,7 @@ from finetuning.kinds.distillation_losses import SigmoidSoftCrossEntropy
 from finetuning.reporting.report import fingerprint
 from finetuning.train import FinetuneOptions, main
 from tests.finetuning import conftest
-from tests.finetuning.untrained import leave_run, leave_weights
+from tests.finetuning.untrained import leave_run, leave_weights, load_once
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = ("an apple and a saw", "a pear", "", "it is here")
@@ -73,12 +70,13 @@ def runs(start: str, data: pathlib.Path, tmp_path_factory: pytest.TempPathFactor
 def ask(run: pathlib.Path, folder: pathlib.Path, **options) -> list[str]:
     (folder / "in.txt").write_text("\n".join(TEXTS) + "\n")
     out = folder / "out.txt"
-    predict.main(predict.PredictOptions(str(run), str(folder / "in.txt"), str(out), **options))
+    asked = predict.PredictOptions(str(run), str(folder / "in.txt"), str(out), **options)
+    predict.main(asked, load=load_once)
     return out.read_text().splitlines()
 
 
 def test_lines_are_answered(runs: pathlib.Path, tmp_path: pathlib.Path):
-    wanted = albert_tf.load_predictor(str(runs / "0"))(list(TEXTS))
+    wanted = load_once(str(runs / "0"))(list(TEXTS))
     rows = [json.loads(line) for line in ask(runs / "0", tmp_path)]
     for row, answer in zip(rows, wanted, strict=True):
         values = answer["probabilities"]
@@ -109,7 +107,7 @@ def test_a_part_and_its_submission(runs: pathlib.Path, data: pathlib.Path, tmp_p
     out, submission = tmp_path / "out.jsonl", tmp_path / "sub.tsv"
     given = {"data_dir": str(data), "part": "test", "output": str(out), "threshold": 0.0}
     options = predict.PredictOptions(str(runs / "1"), submission=str(submission), **given)
-    predict.main(options)
+    predict.main(options, load=load_once)
     answers = [json.loads(line) for line in out.read_text().splitlines()]
     lines = [f"{i}\t{';'.join(answer['labels'])}" for i, answer in enumerate(answers)]
     assert submission.read_text().splitlines() == ["index\tprediction", *lines]
@@ -119,7 +117,7 @@ def test_a_part_and_its_submission(runs: pathlib.Path, data: pathlib.Path, tmp_p
     printed = capsys.readouterr().err
     assert f"micro_f1 {2 * share / (share + 1):.4f}" in printed
     with pytest.raises(InputError, match="text_classification requires a run with `task.kind`"):
-        predict.main(dataclasses.replace(options, task="text_classification"))
+        predict.main(dataclasses.replace(options, task="text_classification"), load=load_once)
 
 
 @pytest.mark.slow
@@ -139,7 +137,7 @@ def test_an_ensemble_averages_probabilities_and_thresholds(
     )
     reading = Reading(label_separator=";")
     examples = DATASETS["multi_label"].read(Source(str(data), reading=reading)).dev["dev"]
-    members = [albert_tf.load_predictor(str(runs / name))(examples) for name in "01"]
+    members = [load_once(str(runs / name))(examples) for name in "01"]
     values = [[list(each["probabilities"].values()) for each in member] for member in members]
     wanted = np.mean(values, axis=0)
     lines = [json.loads(line) for line in (output / "predictions.jsonl").open()]
@@ -153,46 +151,12 @@ def test_an_ensemble_averages_probabilities_and_thresholds(
     assert len((output / "test.tsv").read_text().splitlines()) == 9
 
 
-@pytest.mark.slow
-def test_the_table_of_depths(runs: pathlib.Path, data: pathlib.Path, start: str, tmp_path, capsys):
-    """At the full depth, the scores are those of the run's own predictions."""
-    options = depth.DepthOptions(str(runs / "0"), str(data), requests=1)
-    depth.main(options)
-    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [row[0] for row in rows] == ["| depth 1", "| depth 2"]
-    reading = Reading(label_separator=";")
-    task = DATASETS["multi_label"]
-    examples = task.read(Source(str(data), reading=reading)).dev["dev"]
-    predictions = albert_tf.load_predictor(options.run_dir)(examples)
-    scores = task.score(predictions, examples)
-    assert float(rows[1][1].split(" ")[0]) == pytest.approx(scores["macro_f1"], abs=1e-4)
+def test_what_has_no_table_of_depths(runs: pathlib.Path, data: pathlib.Path, start: str, tmp_path):
     with pytest.raises(InputError, match="--patience is for classifiers"):
-        depth.main(dataclasses.replace(options, patience="1"))
+        depth.main(depth.DepthOptions(str(runs / "0"), str(data), patience="1"))
     other = leave_run(start, tmp_path / "run", "text_regression", RegressorSettings())
-    leave_weights(other, 0)
     with pytest.raises(InputError, match="must be of kind classifier or multi_label. .* 'regress"):
         depth.main(depth.DepthOptions(other, str(data)))
-
-
-@pytest.mark.slow
-def test_exports_of_a_run(runs: pathlib.Path, tmp_path: pathlib.Path, capsys):
-    options = export.ExportOptions(str(runs / "0"), str(tmp_path / "labels"), depths="1")
-    export.main(options)
-    loaded = tf.saved_model.load(str(tmp_path / "labels" / "1"))
-    assert sorted(loaded.signatures) == ["classify", "depth_1", "serving_default", "tokens"]
-    found = loaded.signatures["serving_default"](text=tf.constant(TEXTS))
-    runpy.run_path(str(ROOT / "examples" / "ask.py"))["main"](options.output + "/1", list(TEXTS))
-    shown = capsys.readouterr().out.splitlines()[-2 * len(TEXTS) + 1 :: 2]
-    wanted = [each["labels"] for each in albert_tf.load_predictor(options.run_dir)(list(TEXTS))]
-    assert shown == [f"    {', '.join(names) or '(no label)'}" for names in wanted]
-    for answer, *row in zip(
-        albert_tf.load_predictor(str(runs / "0"))(list(TEXTS)),
-        found["labels"].numpy(),
-        found["probabilities"].numpy(),
-        strict=True,
-    ):
-        assert [name.decode() for name in row[0] if name] == answer["labels"]
-        np.testing.assert_allclose(row[1], list(answer["probabilities"].values()), atol=1e-5)
 
 
 def test_a_dry_run_counts_examples_and_steps(start: str, data: pathlib.Path, tmp_path, capsys):
@@ -331,35 +295,6 @@ def test_thresholds_chosen_on_held_out_texts(start: str, data: pathlib.Path, tmp
     assert task_of(run.path).thresholds == pytest.approx(thresholds, abs=1e-5)
     main(options)
     assert "already complete" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_student_control_and_table(start: str, data: pathlib.Path, tmp_path: pathlib.Path):
-    teacher = tmp_path / "teacher"
-    options = FinetuneOptions(
-        "multi_label",
-        str(teacher),
-        str(data),
-        init=start,
-        label_separator=";",
-        set=conftest.QUICK,
-    )
-    main(options)
-    for loss in distill.LOSSES:
-        output = tmp_path / loss
-        distill.main(
-            distill.DistillOptions(
-                str(teacher),
-                "multi_label",
-                str(output),
-                str(data),
-                student_layers=1,
-                loss=loss,
-                set=conftest.QUICK,
-            )
-        )
-        results = json.loads((output / "result.json").read_text())
-        assert all(results[name]["macro_f1"] > 0.8 for name in ("teacher", "student", "control"))
 
 
 def test_a_table_has_words_as_a_baseline(start: str, tmp_path: pathlib.Path):

@@ -20,7 +20,21 @@ from finetuning.datasets.dataset import Source
 from finetuning.kinds.input_lines import read_line
 from finetuning.predict import PredictOptions
 from finetuning.reporting.prediction_writer import PredictionWriter, format_of_output
-from tests.finetuning.untrained import leave_run, leave_weights
+from tests.finetuning.untrained import leave_run, leave_weights, load_once
+
+
+@pytest.fixture(scope="module")
+def ab(start: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run with the labels a and b."""
+    section = ClassifierSettings(labels=("a", "b"), seq_length=16)
+    run = leave_run(start, tmp_path_factory.mktemp("ab") / "run", "text_classification", section)
+    leave_weights(run, 1)
+    return run
+
+
+def ask(run: str, *values: Any, **options: Any) -> None:
+    predict.main(PredictOptions(run, *values, **options), load=load_once)
+
 
 MNLI = ClassifierSettings(
     pair=True, labels=("contradiction", "entailment", "neutral"), seq_length=32
@@ -60,12 +74,12 @@ def test_a_run_of_mnli_answers_ax_and_not_rte(start: str, tmp_path: pathlib.Path
     (tmp_path / "dev.tsv").write_text(f"index\tsentence1\tsentence2\tlabel\n{ROW}\tentailment\n")
     out = tmp_path / "out.tsv"
     values = {"data_dir": str(tmp_path), "submission": str(out)}
-    predict.main(PredictOptions(run, task="ax", part="test", **values))
+    ask(run, task="ax", part="test", **values)
     header, row = out.read_text().splitlines()
     assert header == "index\tprediction" and row.split("\t")[1] in MNLI.labels
     out.unlink()
     with pytest.raises(InputError, match="RTE requires a run with"):
-        predict.main(PredictOptions(run, task="rte", part="dev", **values))
+        ask(run, task="rte", part="dev", **values)
     assert not out.exists()
 
 
@@ -76,7 +90,7 @@ def test_an_empty_question_or_context_is_answered(start: str, tmp_path: pathlib.
     rows = [{"question": q, "context": c} for q, c in (("", "a file"), ("who?", ""), ("", ""))]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
     out = tmp_path / "out.jsonl"
-    predict.main(PredictOptions(run, str(tmp_path / "in.jsonl"), str(out), null_threshold=1e9))
+    ask(run, str(tmp_path / "in.jsonl"), str(out), null_threshold=1e9)
     answers = [json.loads(line) for line in out.read_text().splitlines()]
     assert [bool(each["answer"]) for each in answers] == [True, False, False]
 
@@ -119,38 +133,32 @@ def test_empty_texts_of_a_part_are_examples(name: str, tmp_path: pathlib.Path):
     assert len(DATASETS[name].read_part(Source(str(tmp_path)), "test", section)) in (1, 2)
 
 
-def test_an_empty_text_of_a_part_is_answered(start: str, tmp_path: pathlib.Path):
-    section = ClassifierSettings(labels=("a", "b"), seq_length=16)
-    run = leave_run(start, tmp_path / "run", "text_classification", section)
-    leave_weights(run, 1)
+def test_an_empty_text_of_a_part_is_answered(ab: str, tmp_path: pathlib.Path):
     (tmp_path / "dev.csv").write_text('text,label\n"",b\nfine,a\n')
     out = tmp_path / "out.jsonl"
-    predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="dev"))
+    ask(ab, output=str(out), data_dir=str(tmp_path), part="dev")
     (tmp_path / "in.txt").write_text("\nfine\n")
     other = tmp_path / "other.jsonl"
-    predict.main(PredictOptions(run, str(tmp_path / "in.txt"), str(other)))
+    ask(ab, str(tmp_path / "in.txt"), str(other))
     assert out.read_text() == other.read_text() and out.read_text().count("\n") == 2
 
 
-def test_unknown_characters_are_told(start: str, tmp_path: pathlib.Path, capsys):
+def test_unknown_characters_are_told(ab: str, tmp_path: pathlib.Path, capsys):
     """Those of all chunks together, and of a part."""
-    section = ClassifierSettings(labels=("a", "b"), seq_length=16)
-    run = leave_run(start, tmp_path / "run", "text_classification", section)
-    leave_weights(run, 1)
     rows = ["红楼", "saw 红", "saw"]
     (tmp_path / "in.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
     (tmp_path / "dev.csv").write_text("text,label\n" + "".join(f"{row},a\n" for row in rows))
-    options = PredictOptions(run, str(tmp_path / "in.txt"), str(tmp_path / "out.jsonl"))
-    predict.main(options, chunk_size=1)
+    options = PredictOptions(ab, str(tmp_path / "in.txt"), str(tmp_path / "out.jsonl"))
+    predict.main(options, chunk_size=1, load=load_once)
     note = (
         r"\d+\.\d% of the pieces are unknown to the vocabulary: 2 of 红 \(U\+7EA2\), 1 of 楼 "
         r"\(U\+697C\)\. Check that the run is for such text\."
     )
     assert re.search(f"^{note}$", capsys.readouterr().err, re.MULTILINE)
-    predict.main(PredictOptions(run, output=options.output, data_dir=str(tmp_path), part="dev"))
+    ask(ab, output=options.output, data_dir=str(tmp_path), part="dev")
     assert re.search(f"dev: {note}$", capsys.readouterr().err, re.MULTILINE)
     (tmp_path / "in.txt").write_text("saw\n" * 300 + "红\n", encoding="utf-8")
-    predict.main(options)
+    predict.main(options, load=load_once)
     assert "unknown" not in capsys.readouterr().err
 
 
@@ -163,11 +171,11 @@ def test_texts_in_windows_are_counted(start: str, tmp_path: pathlib.Path, capsys
     (tmp_path / "in.txt").write_text(f"{long}\nsaw\n{long}\n")
     options = PredictOptions(run, str(tmp_path / "in.txt"), str(tmp_path / "out.jsonl"))
     capsys.readouterr()
-    predict.main(options, chunk_size=2)
+    predict.main(options, chunk_size=2, load=load_once)
     note = "2 of 3 texts are longer than task.seq_length=16 and are read in windows, 25 in all"
     assert note in capsys.readouterr().err.splitlines()
     (tmp_path / "in.txt").write_text("")
-    predict.main(options)
+    predict.main(options, load=load_once)
     assert "windows" not in capsys.readouterr().err
 
 
@@ -176,7 +184,7 @@ def test_texts_in_windows_are_counted(start: str, tmp_path: pathlib.Path, capsys
 )
 def test_what_belongs_to_a_part_needs_one(given: dict):
     with pytest.raises(InputError, match=rf"--{next(iter(given))} requires --part\. Pass both"):
-        predict.main(PredictOptions("nowhere", **given))
+        ask("nowhere", **given)
 
 
 def test_an_id_comes_back():
@@ -201,32 +209,25 @@ def test_an_id_comes_back():
         ("test.tsv", "text\tlabel\na\ta\nb\tb\n", [None, None]),
     ],
 )
-def test_ids_of_a_table_come_back(start: str, tmp_path: pathlib.Path, file, content, ids):
-    section = ClassifierSettings(labels=("a", "b"), seq_length=16)
-    run = leave_run(start, tmp_path / "run", "text_classification", section)
-    leave_weights(run, 1)
+def test_ids_of_a_table_come_back(ab: str, tmp_path: pathlib.Path, file, content, ids):
     (tmp_path / file).write_text(content)
     out = tmp_path / "out.jsonl"
-    predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="test"))
+    ask(ab, output=str(out), data_dir=str(tmp_path), part="test")
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row.get("id") for row in rows] == ids
     assert [next(iter(row)) for row in rows] == ["label" if each is None else "id" for each in ids]
     out = tmp_path / "out.tsv"  # the format follows from the name
-    predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="test"))
+    ask(ab, output=str(out), data_dir=str(tmp_path), part="test")
     first = out.read_text().splitlines()[0].split("\t")
-    assert first[-3] in section.labels
+    assert first[-3] in ("a", "b")
     assert first[:-3] == ([] if ids == [None, None] else [ids[0] or ""])
 
 
-def test_lines_that_were_rejected_have_no_prediction(start: str, tmp_path: pathlib.Path, capsys):
-    run = leave_run(
-        start, tmp_path / "run", "text_classification", ClassifierSettings(labels=("a", "b"))
-    )
-    leave_weights(run, 1)
+def test_lines_that_were_rejected_have_no_prediction(ab: str, tmp_path: pathlib.Path, capsys):
     rows = "1,x,a,accept\n2,y,b,reject\n3,z,a,accept\n"
     (tmp_path / "test.csv").write_text(f"id,text,label,answer\n{rows}")
     out = tmp_path / "out.jsonl"
-    predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="test"))
+    ask(ab, output=str(out), data_dir=str(tmp_path), part="test")
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["1", "3"]
     assert capsys.readouterr().err.count("1 lines of Prodigy") == 1  # the table is read twice
 
@@ -288,7 +289,7 @@ def test_a_name_of_another_format_is_refused(tmp_path: pathlib.Path, name: str):
     with pytest.raises(
         InputError, match=r"--output must end in \.jsonl, \.tsv, \.csv\. .*--format"
     ):
-        predict.main(PredictOptions("nowhere", output=str(tmp_path / name)))
+        ask("nowhere", output=str(tmp_path / name))
 
 
 def test_a_table_of_spans():

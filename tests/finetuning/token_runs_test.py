@@ -11,7 +11,6 @@ import tf_keras
 from scipy.special import softmax
 
 import albert_tf
-from albert_tf.export import __main__ as export
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.predictor import load_task_model
@@ -19,7 +18,7 @@ from albert_tf.tasks.predictor import predict as predict_all
 from albert_tf.tasks.tokens.features import featurize_tokens
 from albert_tf.tasks.tokens.model import TokenSettings
 from albert_tf.text.tokenizer import load_tokenizer
-from finetuning import distill, ensemble, predict, train
+from finetuning import distill, predict, train
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
 from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
@@ -73,19 +72,6 @@ def test_predictions_of_lines_and_of_parts(runs, tmp_path):
         predict.main(predict.PredictOptions(runs[0], str(tmp_path / "in.txt")))
 
 
-def test_an_ensemble_averages_probabilities(runs, tmp_path):
-    data, output = str(tmp_path / "data"), tmp_path / "both"
-    options = ensemble.EnsembleOptions(tuple(runs), str(output), data, select="all")
-    ensemble.main(options)
-    result = json.loads((output / "result.json").read_text())
-    assert result["members"] == runs and set(result["ensemble"]) == {"f1", "precision", "recall"}
-    config = json.loads((tmp_path / "b" / "config.json").read_text())
-    config["task"]["doc_stride"] = 5
-    (tmp_path / "b" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match=r"must have the same vocabulary and the same.*doc_stride"):
-        ensemble.main(dataclasses.replace(options, output=str(tmp_path / "other")))
-
-
 def test_a_head_of_the_other_scheme_is_refused(runs, tmp_path):
     """Words have no O. With other labels the head is new; with --init it always is."""
     data = tmp_path / "data"
@@ -102,20 +88,6 @@ def test_a_head_of_the_other_scheme_is_refused(runs, tmp_path):
     for part in ("train", "dev"):
         (data / f"{part}.conll").write_text("Ann name\nYork place\n")
     train.main(options)
-
-
-@pytest.mark.slow
-def test_the_command_exports_it(runs, tmp_path):
-    output = str(tmp_path / "export")
-    export.main(export.ExportOptions(runs[0], output))
-    loaded = tf.saved_model.load(f"{output}/1").signatures
-    text = "Ann, from New York."
-    found = loaded["serving_default"](text=tf.constant([text]))
-    (wanted,) = albert_tf.load_predictor(runs[0])([text])
-    for name in ("start", "end"):
-        np.testing.assert_array_equal(found[name][0], [e[name] for e in wanted["entities"]])
-    with pytest.raises(InputError, match="--depths is only for"):
-        export.main(export.ExportOptions(runs[0], str(tmp_path / "x"), depths="1"))
 
 
 @pytest.mark.slow

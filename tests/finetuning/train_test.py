@@ -333,6 +333,14 @@ def test_a_warm_up_that_is_too_long():
         Plan.of(TrainingConfig(steps=50, warmup_steps=60), 32)
 
 
+def test_an_exported_encoder_is_a_start(exports: pathlib.Path):
+    path = str(exports / "encoder" / "1")
+    begin = StartingPoint.of(path, None, None)
+    model = begin.model(FinetuneConfig(begin.config, ClassifierSettings(("a", "b"))))
+    for mine, theirs in zip(model.encoder.weights, load_encoder(path).weights, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
 def test_where_to_start_from(tuned: pathlib.Path, start: str, tmp_path: pathlib.Path):
     with pytest.raises(InputError, match="either --init or --init_from_task"):
         StartingPoint.of(None, None, None)

@@ -1,5 +1,10 @@
-"""Complete runs of any task without training: for what does not depend on how good they are."""
+"""Complete runs of any task without training, for what does not depend on how good they are.
 
+And `load_once`, as loading a run takes longer than what is asked of it.
+"""
+
+import copy
+import functools
 import os
 import pathlib
 from typing import Any
@@ -7,6 +12,7 @@ from typing import Any
 from albert_tf.models.checkpoints import load_config
 from albert_tf.runtime import settings
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.predictor import Predictor, load_predictor
 from albert_tf.text.tokenizer import load_tokenizer
 
 
@@ -32,3 +38,13 @@ def leave_weights(path: str, seed: int) -> None:
     task = task_of(path)
     model = KINDS[task.kind].model(AlbertEncoder(load_config(path)), task).create_weights()
     tf.train.Checkpoint(model=model).save(os.path.join(RunDir(path).checkpoints_path, "ckpt"))
+
+
+@functools.cache
+def _loaded(path: str) -> Predictor:
+    return load_predictor(path)
+
+
+def load_once(path: str) -> Predictor:
+    """The predictor of a run, which is loaded once in a process; its settings may be replaced."""
+    return copy.copy(_loaded(path))

@@ -39,6 +39,7 @@ class Case:
       of_served: a row of a SavedModel's outputs -> the same.
       compare: asserts that an output of another format is that of the signature `tokens`.
       texts: texts for `unlabeled`.
+      more: further examples with answers, which need not fit a SavedModel's inputs.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Case:
     of_served: Callable[[Mapping[str, Any]], Any]
     compare: Callable[..., None] = close
     texts: Sequence[str] = TEXTS
+    more: Sequence[Any] = ()
 
 
 def listed(values: Any) -> list:
@@ -126,10 +128,11 @@ CASES = {
         "multiple_choice",
         MultipleChoiceSettings(seq_length=40, num_choices=2, qa_length=16),
         [ChoiceExample(text, "the context", ("a list", "a value"), 1) for text in TEXTS],
-        lambda text: ChoiceExample(text, "the context", ("a list", "a value")),
-        {"question": TEXTS[0], "context": "the context", "options": ["a list", "a value"]},
+        lambda text: ChoiceExample(text, "the context", ("a list", text)),
+        {"question": TEXTS[0], "context": "the context", "options": ["a list", TEXTS[0]]},
         lambda answer: [answer["choice"], answer["label"], answer["probabilities"]],
         lambda row: [int(row["choice"]), row["label"].decode(), listed(row["probabilities"])],
+        more=[ChoiceExample("how many", "", ("one", "two", "three"), 2)],
     ),
     "span": span(),
     "span that may be none": span(answerable=True, beam=3),

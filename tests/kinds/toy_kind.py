@@ -16,10 +16,12 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kind import ExportSettings, Kind
 from albert_tf.tasks.probabilities import logit, sigmoid
+from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.texts import TaskTextModule, TextSettings, featurize_texts
 from albert_tf.text.tokenizer import Tokenizer
-from finetuning.datasets.dataset import Data, Prediction
+from finetuning.datasets.dataset import Data, Prediction, Source
+from finetuning.datasets.text_regression import TextRegression
 from finetuning.kinds.cards import mistakes
 from finetuning.kinds.text_kind import TextKind
 
@@ -119,3 +121,18 @@ class FinetuningOrdinal(TextKind):
 
     def label_names(self, task: OrdinalSettings, label: float) -> int:
         return int(label)
+
+
+class Stars(TextRegression):
+    """Its dataset: texts with 0 to 3 stars, in files as of `text_regression`."""
+
+    kind, metrics, options = "ordinal", ("accuracy",), ()
+
+    def read(self, source: Source) -> Data:
+        return dataclasses.replace(super().read(source), task=OrdinalSettings(levels=4))
+
+    def read_part(self, source: Source, part: str, task: OrdinalSettings) -> list[TextExample]:
+        return super().read_part(source, part, RegressorSettings())
+
+    def number(self, prediction: Prediction) -> float:
+        return prediction["level"]

@@ -16,16 +16,12 @@ from albert_tf import load_predictor, load_pretrainer
 from albert_tf.convert import native
 from albert_tf.convert.__main__ import ConvertOptions, main
 from albert_tf.convert.bundle import Bundle, MismatchPolicy, head_shapes, weight_shapes
+from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.huggingface import task as huggingface_task
-from albert_tf.export.__main__ import ExportOptions
-from albert_tf.export.__main__ import main as export
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
-from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.predictor import task_of
@@ -43,14 +39,7 @@ SETTINGS = {
     "multiple_choice": MultipleChoiceSettings(seq_length=38, num_choices=3, qa_length=20),
     "token_classifier": TokenSettings(("place", "person"), seq_length=32, doc_stride=7),
 }
-EXAMPLES = {
-    "classifier": [TextExample("the value", "of an object"), TextExample("", "one, two")],
-    "multi_label": ["the value of the object", "x"],
-    "regressor": ["the value of the object", "x"],
-    "span": [SpanExample("which value", "the value is returned by the function of the object")],
-    "multiple_choice": [ChoiceExample("what is _ ?", "the value is set", ("it", "the value", "x"))],
-    "token_classifier": ["the value of the object", "x"],
-}
+TEXTS = ["the value of the object", "x"]
 HEADS = {  # their names and shapes, with H = 32
     "classifier": {"classifier.weight": (3, 32), "classifier.bias": (3,)},
     "multi_label": {"classifier.weight": (2, 32), "classifier.bias": (2,)},
@@ -96,34 +85,10 @@ def edit(folder, *left_out: str, **values) -> None:
         json.dump(new, file)
 
 
-@pytest.mark.parametrize("task", [*SETTINGS.values(), JOINT], ids=lambda task: task.kind)
-def test_names_and_shapes_are_the_task_model_s(task, tiny):
-    assert SETTINGS.keys() == KINDS.keys()
-    model = KINDS[task.kind].model(AlbertEncoder(tiny), task).create_weights()
-    found = {name: native.variable(model, name) for name in weight_shapes(tiny, task)}
-    assert {name: tuple(v.shape) for name, v in found.items()} == weight_shapes(tiny, task)
-    assert {id(v) for v in found.values()} == {id(v) for v in model.variables}
-
-
-@pytest.mark.slow_parameters(*(kind for kind in SETTINGS if kind != "classifier"))
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_there_and_back(kind, save, tiny, tmp_path, capsys):
-    task, theirs, back = SETTINGS[kind], tmp_path / "theirs", str(tmp_path / "back")
-    ours = save(task)
-    before = native.read(ours, STRICT).weights
-    assert before.keys() == weight_shapes(tiny, task).keys()
-    convert(f"--from={ours}", f"--to=huggingface:{theirs}")
-    convert(f"--from=huggingface:{theirs}", f"--to={back}")
-    assert "does not state" not in capsys.readouterr().out
-    assert task_of(back) == task
-    after = native.read(back, STRICT)
-    assert (after.config, after.task) == (tiny, task)
-    kept = [name for name in before if kind not in WITHOUT_POOLER or "pooler" not in name]
-    for name in kept:
-        np.testing.assert_array_equal(after.weights[name], before[name], err_msg=name)
-    assert load_predictor(back)(EXAMPLES[kind]) == load_predictor(ours)(EXAMPLES[kind])
-    tensors = safetensors.numpy.load_file(theirs / "model.safetensors")
-    found = {n: tuple(v.shape) for n, v in tensors.items() if not n.startswith("albert.")}
+def test_the_names_and_shapes_of_transformers(kind, tiny):
+    tensors = huggingface.from_ours(tiny, random_weights(tiny, SETTINGS[kind]), SETTINGS[kind])
+    found = {n: v.shape for n, v in tensors.items() if not n.startswith("albert.")}
     assert found == HEADS[kind]
     assert ("albert.pooler.weight" in tensors) == (kind not in WITHOUT_POOLER)
 
@@ -159,7 +124,7 @@ def test_a_regression_is_written_in_its_own_unit(save, tmp_path):
     predictor = load_predictor(back)
     assert predictor.task == task
     np.testing.assert_allclose(predictor.model.head.kernel, head.kernel, rtol=2e-7)
-    answers = [load_predictor(path)(EXAMPLES["regressor"]) for path in (ours, back)]
+    answers = [load_predictor(path)(TEXTS) for path in (ours, back)]
     scores = [[answer["score"] for answer in each] for each in answers]
     np.testing.assert_allclose(*scores, rtol=1e-6)
 
@@ -357,41 +322,6 @@ class TestFoldersOfOthers:
         task, _ = huggingface_task.read(config, AlbertConfig(), STRICT, "config.json")
         assert (task.labels, task.thresholds) == (("yes", "no"), (0.5, 0.5))
 
-    def test_one_label_and_no_problem_type_is_a_regression(self, theirs, tmp_path):
-        folder = theirs("regressor", "problem_type")
-        convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
-        assert task_of(str(tmp_path / "back")).kind == "regressor"
-
-
-def test_settings_of_a_task_need_one(pretrained, tmp_path):
-    with pytest.raises(ConfigError, match="--set task.pair=true needs a fine-tuned model"):
-        convert(f"--from={pretrained}", f"--to={tmp_path / 'new'}", "--set=task.pair=true")
-
-
-@pytest.mark.slow
-def test_a_converted_classifier_is_exported(save, tmp_path):
-    ours, theirs, back = save(SETTINGS["classifier"]), tmp_path / "theirs", str(tmp_path / "back")
-    convert(f"--from={ours}", f"--to=huggingface:{theirs}")
-    convert(f"--from=huggingface:{theirs}", f"--to={back}")
-    export(ExportOptions(run_dir=back, output=str(tmp_path / "export")))
-    serve = tf.saved_model.load(str(tmp_path / "export" / "1")).signatures["serving_default"]
-    texts = {"text_a": tf.constant(["the value"]), "text_b": tf.constant(["of an object"])}
-    (answer,) = load_predictor(ours)(EXAMPLES["classifier"][:1])
-    wanted = list(answer["probabilities"].values())
-    np.testing.assert_allclose(serve(**texts)["probabilities"][0], wanted, atol=1e-5)
-
-
-@pytest.mark.parametrize("target", ["huggingface:", "google:", ""])
-def test_files_have_the_usual_mode(target, pretrained, tmp_path):
-    previous = os.umask(0o027)
-    try:
-        convert(f"--from={pretrained}", f"--to={target}{tmp_path / 'new'}")
-    finally:
-        os.umask(previous)
-    files = [path for path in (tmp_path / "new").rglob("*") if path.is_file()]
-    modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in files}
-    assert len(files) > 3 and set(modes.values()) == {"0o640"}, modes
-
     @pytest.mark.parametrize(
         ("tags", "found"),
         [
@@ -428,3 +358,25 @@ def test_files_have_the_usual_mode(target, pretrained, tmp_path):
         values = json.loads(pathlib.Path(again, "config.json").read_text())
         written = safetensors.numpy.load_file(f"{again}/model.safetensors")["classifier.bias"]
         assert {values["id2label"][str(i)]: x for i, x in enumerate(written)} == bias
+
+    def test_one_label_and_no_problem_type_is_a_regression(self, theirs, tmp_path):
+        folder = theirs("regressor", "problem_type")
+        convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
+        assert task_of(str(tmp_path / "back")).kind == "regressor"
+
+
+def test_settings_of_a_task_need_one(pretrained, tmp_path):
+    with pytest.raises(ConfigError, match="--set task.pair=true needs a fine-tuned model"):
+        convert(f"--from={pretrained}", f"--to={tmp_path / 'new'}", "--set=task.pair=true")
+
+
+@pytest.mark.parametrize("target", ["huggingface:", "google:", ""])
+def test_files_have_the_usual_mode(target, pretrained, tmp_path):
+    previous = os.umask(0o027)
+    try:
+        convert(f"--from={pretrained}", f"--to={target}{tmp_path / 'new'}")
+    finally:
+        os.umask(previous)
+    files = [path for path in (tmp_path / "new").rglob("*") if path.is_file()]
+    modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in files}
+    assert len(files) > 3 and set(modes.values()) == {"0o640"}, modes

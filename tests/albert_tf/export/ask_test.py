@@ -38,6 +38,21 @@ def test_embeddings_rank_the_other_texts(tmp_path, capsys):
     assert lines == ["x", "    1.00 b", "    0.95 ab", "    0.89 abc"]
 
 
+def test_each_mask_has_a_row_of_pieces(tmp_path, capsys):
+    """The second text has one mask less: its row is empty."""
+
+    def fill(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        pieces = tf.constant([[["a", "b"], ["c", "d"]], [["e", "f"], ["", ""]]])
+        chances = tf.constant([[[0.5, 0.25], [0.75, 0.125]], [[1.0, 0.0], [0.0, 0.0]]])
+        return {"pieces": pieces, "probabilities": chances}
+
+    answer = tf.function(fill, [tf.TensorSpec([None], tf.string, "text")])
+    tf.saved_model.save(tf.Module(), str(tmp_path), signatures=answer)
+    runpy.run_path(str(ASK))["main"](str(tmp_path), ["x", "y"])
+    shown = ["x", "    a 0.50, b 0.25", "    c 0.75, d 0.12", "y", "    e 1.00, f 0.00"]
+    assert capsys.readouterr().out.splitlines() == shown
+
+
 @pytest.mark.parametrize(
     ("script", "files", "missing"),
     [

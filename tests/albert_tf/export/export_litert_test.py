@@ -20,19 +20,8 @@ from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassif
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
-from albert_tf.tasks.multi_label.module import MultiLabelModule
-from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceSettings
-from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.predictor import predict
-from albert_tf.tasks.regressor.model import RegressorSettings, SequenceRegressor
-from albert_tf.tasks.regressor.module import RegressorModule
-from albert_tf.tasks.spans.model import SpanModel, SpanSettings
-from albert_tf.tasks.spans.module import SpanModule
-from albert_tf.tasks.tokens.model import TokenClassifier, TokenSettings
-from albert_tf.tasks.tokens.module import TokenClassifierModule
 from albert_tf.text.tokenizer import load_tokenizer
-from examples import ask_litert
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEEP = AlbertConfig(
@@ -194,80 +183,6 @@ class TestEncoder:
 
 def operations(loaded):
     return {each["op_name"] for each in loaded._get_ops_details()}
-
-
-class TestTasks:
-    def check(self, path, model, inputs, outputs):
-        """`outputs`: of the model's values -> name -> what LiteRT's must be."""
-        wanted = outputs(model(inputs))
-        for kernels in KERNELS:
-            found = interpreter(path / "model.tflite", kernels).get_signature_runner()(**inputs)
-            for name, value in wanted.items():
-                np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5)
-
-    @pytest.mark.slow
-    def test_regressor(self, tiny, small_tokenizer, write, fake_inputs):
-        task = RegressorSettings(seq_length=40, center=3.0, scale=2.0)
-        model = SequenceRegressor(AlbertEncoder(tiny), task).create_weights()
-        path = write(RegressorModule(rolled(model), small_tokenizer), tiny, task)
-        self.check(path, model, fake_inputs(3, 20, (0, 7, 15)), lambda score: {"score": score})
-
-    @pytest.mark.slow
-    def test_multi_label(self, tiny, small_tokenizer, write, fake_inputs, capsys):
-        task = MultiLabelSettings(("a", "b", "c"), (0.5, 0.4, 0.6), seq_length=40)
-        model = MultiLabelClassifier(AlbertEncoder(tiny), task).create_weights()
-        model.head.kernel.assign(8.0 * model.head.kernel)
-        path = write(MultiLabelModule(rolled(model), small_tokenizer), tiny, task)
-        self.check(
-            path,
-            model,
-            fake_inputs(3, 20, (0, 7, 15)),
-            lambda logits: {
-                "probabilities": tf.sigmoid(logits),
-                "chosen": tf.sigmoid(logits) > task.thresholds,
-            },
-        )
-        ask_litert.main(str(path), ["the value", ""])
-        features = KINDS["multi_label"].featurize(
-            [TextExample("the value"), TextExample("")], small_tokenizer, task
-        )
-        answers = KINDS["multi_label"].decode(predict(model, features, 2), features, [], task)
-        wanted = [f"    {', '.join(sorted(each['labels'])) or '(no label)'}" for each in answers]
-        assert capsys.readouterr().out.splitlines()[1::2] == wanted
-
-    @pytest.mark.slow
-    def test_multiple_choice(self, tiny, small_tokenizer, write, fake_inputs):
-        task = MultipleChoiceSettings(seq_length=40, num_choices=3)
-        model = MultipleChoice(AlbertEncoder(tiny), task).create_weights()
-        model.head.kernel.assign(8.0 * model.head.kernel)
-        path = write(MultipleChoiceModule(rolled(model), small_tokenizer), tiny, task)
-        inputs = {name: each.reshape(2, 3, 20) for name, each in fake_inputs(6, 20, (3, 9)).items()}
-        self.check(
-            path,
-            model,
-            inputs,
-            lambda logits: {"probabilities": tf.nn.softmax(logits), "choice": tf.argmax(logits, 1)},
-        )
-
-    @pytest.mark.slow
-    def test_token_classifier(self, tiny, small_tokenizer, write, fake_inputs):
-        task = TokenSettings(("place", "person"), seq_length=40)
-        model = TokenClassifier(AlbertEncoder(tiny), task).create_weights()
-        path = write(TokenClassifierModule(rolled(model), small_tokenizer), tiny, task)
-        inputs = fake_inputs(2, 30, (0, 6))
-        self.check(path, model, inputs, lambda logits: {"probabilities": tf.nn.softmax(logits)})
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("answerable", [False, True])
-    def test_span(self, tiny, small_tokenizer, write, fake_inputs, answerable):
-        task = SpanSettings(
-            seq_length=40, max_answer_length=5, n_best=6, answerable=answerable, beam=3
-        )
-        model = SpanModel(AlbertEncoder(tiny), task).create_weights()
-        path = write(SpanModule(rolled(model), small_tokenizer), tiny, task)
-        inputs = fake_inputs(2, 30, (0, 6))
-        inputs["input_type_ids"] = np.tile(np.arange(30) > 8, [2, 1]) * inputs["input_mask"]
-        self.check(path, model, inputs, dict)
 
 
 class TestClassifier:

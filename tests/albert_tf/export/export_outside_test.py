@@ -1,6 +1,7 @@
 """Tests that exports answer the same outside of this project: in C++, under TF Hub, under Keras 3.
 
-The processes run isolated (-I): they see neither this folder nor the environment's paths.
+Through the C API, those of kinds of tasks are in tests/kinds. The processes run isolated (-I): they
+see neither this folder nor the environment's paths.
 """
 
 import functools
@@ -20,52 +21,17 @@ from albert_tf.export.saved_model import save
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.classifier.module import ClassifierModule
-from albert_tf.tasks.kinds import EXPORTS, KINDS
-from albert_tf.tasks.multi_label.model import MultiLabelSettings
-from albert_tf.tasks.multi_label.module import MultiLabelModule
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
-from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
+from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.pretrained.embedding import EmbeddingModule
 from albert_tf.tasks.pretrained.encoder import load_encoder_module
 from albert_tf.tasks.pretrained.preprocessing import PreprocessingModule
-from albert_tf.tasks.regressor.model import RegressorSettings
-from albert_tf.tasks.regressor.module import RegressorModule
-from albert_tf.tasks.spans.model import SpanSettings
-from albert_tf.tasks.spans.module import SpanModule
-from albert_tf.tasks.tokens.model import TokenSettings
-from albert_tf.tasks.tokens.module import TokenClassifierModule
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[3])
 TEXTS = ["the value", "", "naïve [MASK] 漢字 🙂 1,000", "of the object " * 30]
-PAIRS = {"text_a": TEXTS, "text_b": TEXTS[::-1]}
-CHOICES = {"question": TEXTS, "context": TEXTS[::-1], "options": [["a", "the"]] * 4}
-SPANS = {"question": TEXTS, "context": TEXTS[::-1]}
 IDS = {name: [[2, 9, 3]] if name == "input_word_ids" else [[1, 1, 0]] for name in INPUTS}
 CLASSIFIER = ClassifierSettings(("no", "yes"), seq_length=32)
 FEWER_LAYERS = functools.partial(ClassifierModule, depths=(1, 2), patience=1)
-KINDS_OF_EXPORT = {
-    "classifier": (CLASSIFIER, ClassifierModule, {"text": TEXTS}),
-    "fewer layers": (CLASSIFIER, FEWER_LAYERS, {"text": TEXTS}),
-    "pairs": (ClassifierSettings(("no", "yes"), seq_length=32, pair=True), ClassifierModule, PAIRS),
-    "multi_label": (
-        MultiLabelSettings(("no", "yes"), seq_length=32),
-        MultiLabelModule,
-        {"text": TEXTS},
-    ),
-    "regressor": (RegressorSettings(seq_length=32), RegressorModule, {"text": TEXTS}),
-    "multiple_choice": (
-        MultipleChoiceSettings(seq_length=32, num_choices=2),
-        MultipleChoiceModule,
-        CHOICES,
-    ),
-    "span": (SpanSettings(seq_length=32, doc_stride=8), SpanModule, SPANS),
-    "span 2.0": (SpanSettings(seq_length=32, doc_stride=8, answerable=True), SpanModule, SPANS),
-    "token_classifier": (
-        TokenSettings(("place", "person"), seq_length=32, doc_stride=8),
-        TokenClassifierModule,
-        {"text": TEXTS},
-    ),
-}
+CLASSIFIERS = {"classifier": ClassifierModule, "fewer layers": FEWER_LAYERS}
 
 
 @pytest.fixture(scope="module")
@@ -81,21 +47,21 @@ def export(tiny, exports, pretrained, small_tokenizer, tmp_path_factory):
     config_path = os.path.join(pretrained, "config.json")
 
     def export(name: str) -> tuple[str, dict]:
-        if name in KINDS_OF_EXPORT:
-            task, module, inputs = KINDS_OF_EXPORT[name]
+        inputs: dict = {"text": TEXTS}
+        if name in CLASSIFIERS:
             tf_keras.utils.set_random_seed(5)
             layers = 3 if name == "fewer layers" else 1
             encoder = AlbertEncoder(tiny.replace(initializer_range=0.3, num_layers=layers))
-            model = KINDS[task.kind].model(encoder, task).create_weights()
-            module = module(model, small_tokenizer)
+            model = KINDS["classifier"].model(encoder, CLASSIFIER).create_weights()
+            module = CLASSIFIERS[name](model, small_tokenizer)
         elif name in ("encoder", "fill_mask"):
-            return str(exports / name / "1"), IDS if name == "encoder" else {"text": TEXTS}
+            return str(exports / name / "1"), IDS if name == "encoder" else inputs
         elif name == "embedding":
             encoder = AlbertEncoder(tiny).create_weights()
-            module, inputs = EmbeddingModule(encoder, small_tokenizer), {"text": TEXTS}
+            module = EmbeddingModule(encoder, small_tokenizer)
         else:
             assert name == "preprocessing"
-            module, inputs = PreprocessingModule(small_tokenizer, 40), {"text": TEXTS}
+            module = PreprocessingModule(small_tokenizer, 40)
         path = str(folder / name / "1")
         if not os.path.isdir(path):
             save(module, path, small_tokenizer, config_path)
@@ -114,19 +80,15 @@ def isolated(*arguments: str) -> str:
 
 
 C_API = os.path.join(ROOT, "examples", "c_api.py")
-OTHERS = [name for name in KINDS_OF_EXPORT if name != "classifier"]
 
 
+@pytest.mark.slow_parameters("embedding-serving_default", "preprocessing-serving_default")
 @pytest.mark.parametrize(
     ("name", "signature"),
-    [("classifier", "serving_default")]
-    + [
-        pytest.param(name, "serving_default", marks=pytest.mark.slow)
-        for name in [*OTHERS, "encoder", "fill_mask", "embedding", "preprocessing"]
-    ]
+    [(name, "serving_default") for name in ("encoder", "fill_mask", "embedding", "preprocessing")]
     + [
         pytest.param("fewer layers", signature, marks=pytest.mark.slow)
-        for signature in ("depth_1", "depth_2", "early_exit", "classify")
+        for signature in ("serving_default", "depth_1", "depth_2", "early_exit", "classify")
     ],
 )
 def test_the_c_api_gives_the_same_answers(export, name, signature):
@@ -135,24 +97,6 @@ def test_the_c_api_gives_the_same_answers(export, name, signature):
         inputs = {"inputs": [serialized(text) for text in ("the value", "", "of the object")]}
     found = json.loads(isolated(C_API, path, json.dumps(inputs), signature))
     assert_same(found, path, inputs, signature)
-
-
-def test_one_process_loads_every_family(export):
-    code = """
-import json, runpy, sys
-Session, found = runpy.run_path(sys.argv[1])["Session"], {}
-for name, (path, inputs) in json.loads(sys.argv[2]).items():
-    with Session(path) as session:
-        found[name] = session.run(inputs)
-assert not {"albert_tf", "tensorflow", "tf_keras", "numpy"} & set(sys.modules)
-print(json.dumps(found, default=lambda value: value.decode(errors="replace")))
-"""
-    # These two are built like classifiers; the slow tests load each alone.
-    exports = {name: export(name) for name in EXPORTS.keys() - {"regressor", "multi_label"}}
-    found = json.loads(isolated("-c", code, C_API, json.dumps(exports)))
-    assert found.keys() == exports.keys()
-    for name, (path, inputs) in exports.items():
-        assert_same(found[name], path, inputs)
 
 
 def assert_same(found: dict, path: str, inputs: dict, signature: str = "serving_default") -> None:

@@ -26,8 +26,6 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
-from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
 
@@ -54,39 +52,6 @@ def test_warm_up_requests_are_answered(exported, kind):
     assert requested.pop("serving_default") == [8, 10, 12, 14, 16, 20, 24, 28, 32, 40]
     assert set(requested) == set(signatures) - {"serving_default"}
     del loaded
-
-
-def test_classify_is_warmed_up_by_examples(tiny, small_tokenizer, tmp_path):
-    task = ClassifierSettings(("no", "yes"), seq_length=16, pair=True)
-    encoder = AlbertEncoder(tiny.replace(num_layers=1))
-    model = KINDS[task.kind].model(encoder, task).create_weights()
-    signatures = ClassifierModule(model, small_tokenizer).signatures()
-    serving.write_warm_up(str(tmp_path), signatures, small_tokenizer, 16)
-    records = tf.data.TFRecordDataset(str(tmp_path / serving.WARM_UP)).as_numpy_iterator()
-    requests = [
-        prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
-        for record in records
-    ]
-    (classify,) = [r for r in requests if r.model_spec.signature_name == "classify"]
-    outputs = signatures["classify"](tf.constant(tf.make_ndarray(classify.inputs["inputs"])))
-    assert outputs["scores"].shape == (1, 2)
-
-
-def test_every_signature_of_multiple_choice_answers_its_warm_up(tiny, small_tokenizer, tmp_path):
-    task = MultipleChoiceSettings(seq_length=16)
-    encoder = AlbertEncoder(tiny.replace(num_layers=1))
-    model = KINDS[task.kind].model(encoder, task).create_weights()
-    signatures = MultipleChoiceModule(model, small_tokenizer).signatures()
-    serving.write_warm_up(str(tmp_path), signatures, small_tokenizer, 16)
-    answered = set()
-    for record in tf.data.TFRecordDataset(str(tmp_path / serving.WARM_UP)).as_numpy_iterator():
-        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
-        values = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
-        function = signatures[name := request.model_spec.signature_name]
-        outputs = function(*(tf.constant(values[s.name]) for s in function.input_signature))
-        assert outputs["choice"].shape == [1]
-        answered.add(name)
-    assert answered == set(signatures) == {"serving_default", "padded", "tokens"}
 
 
 def test_a_name_that_no_server_takes(pretrained, tmp_path):

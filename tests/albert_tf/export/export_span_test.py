@@ -140,16 +140,6 @@ def test_any_strings(both, pairs):
     assert differing(*both, pairs) <= 1
 
 
-@pytest.mark.slow_parameters("wordpiece")
-def test_neighbours_change_nothing(both):
-    pairs = [("what is the value", context) for context in HARD]
-    for row, pair in zip(ask(both[1], pairs), pairs, strict=True):
-        (alone,) = ask(both[1], [pair])
-        for name in ("answer", "start", "end"):
-            assert alone[name] == row[name]
-        assert alone["score"] == pytest.approx(row["score"], rel=1e-4)
-
-
 def test_bad_bytes_count_as_one_character_each(both):
     predictor, signatures = both
     contexts = [b"a\xffb \xe2\x82 c \xed\xa0\x80 cafe", b"\xff", bytes(range(256)) * 2]
@@ -164,14 +154,6 @@ def test_a_million_characters(both):
     assert differing(*both, [("x" * 1_000_000, "cafe" + " " * 1_000_000 + "cafe a")]) == 0
     with pytest.raises(tf.errors.InvalidArgumentError, match="context.*must fit in 1000 windows"):
         ask(both[1], [("what", "a b, " * 200_000)])
-
-
-def test_batches_of_none_and_of_unlike_sizes(both):
-    serve = both[1]["serving_default"]
-    none = tf.zeros([0], tf.string)
-    assert {tuple(values.shape) for values in serve(question=none, context=none).values()} == {(0,)}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="question and context"):
-        serve(question=none, context=tf.constant(["a"]))
 
 
 def test_tokens_give_the_model_s_candidates(both, fake_inputs):

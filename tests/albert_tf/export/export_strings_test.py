@@ -3,6 +3,7 @@
 import functools
 import time
 
+import hypothesis
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,36 +12,21 @@ from hypothesis import strategies as st
 
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
+from albert_tf.tasks.classifier.model import SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
+from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
-from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.pretrained.embedding import EmbeddingModule
 from albert_tf.tasks.pretrained.fill_mask import FillMaskModule
 from albert_tf.tasks.pretrained.preprocessing import PreprocessingModule
-from albert_tf.tasks.regressor.model import RegressorSettings
-from albert_tf.tasks.regressor.module import RegressorModule
-from albert_tf.tasks.spans.model import SpanSettings
-from albert_tf.tasks.spans.module import SpanModule
-from albert_tf.tasks.tokens.model import TokenSettings
-from albert_tf.tasks.tokens.module import TokenClassifierModule
+from tests.kinds.cases import CASES
 
-SETTINGS = {
-    "classifier": (ClassifierSettings(("no", "yes"), seq_length=32), ClassifierModule),
-    "pairs": (ClassifierSettings(("no", "yes"), seq_length=32, pair=True), ClassifierModule),
-    "regressor": (RegressorSettings(seq_length=32), RegressorModule),
-    "choices": (MultipleChoiceSettings(seq_length=32, num_choices=2), MultipleChoiceModule),
-    "span": (SpanSettings(seq_length=32, doc_stride=8), SpanModule),
-    "span 2.0": (SpanSettings(seq_length=32, doc_stride=8, answerable=True), SpanModule),
-    "tokens": (
-        TokenSettings(("place", "person"), seq_length=32, doc_stride=8),
-        TokenClassifierModule,
-    ),
-}
 OF_CLASSIFIER = ["classify", "depth_1", "early_exit"]  # its signatures beside serving_default
-NAMES = [*SETTINGS, *OF_CLASSIFIER, "embedding", "fill_mask", "preprocessing"]
-SLOW = ["pairs", "regressor", "span", "classify", "depth_1"]  # each is like one that is not
+KEYS = [key for key in CASES if key != "toy"]
+NAMES = [*KEYS, *OF_CLASSIFIER, "embedding", "fill_mask", "preprocessing"]
+# Each of these is like one that is not.
+SLOW = [key for key in KEYS if key.startswith("classifier of ")]
+SLOW += ["multi_label", "regressor", "span", "classify", "depth_1"]
 HARD = [
     "",
     " ",
@@ -74,12 +60,12 @@ def signature(tiny, small_tokenizer):
     def module(name):
         if name in ("depth_1", "early_exit"):
             encoder = AlbertEncoder(tiny.replace(num_layers=4))
-            model = SequenceClassifier(encoder, SETTINGS["classifier"][0]).create_weights()
+            model = SequenceClassifier(encoder, CASES["classifier"].settings).create_weights()
             return ClassifierModule(model, small_tokenizer, (1,), patience=2)
-        if name in [*SETTINGS, "classify"]:
-            task, kind = SETTINGS.get(name, SETTINGS["classifier"])
+        if name in [*KEYS, "classify"]:
+            task = CASES.get(name, CASES["classifier"]).settings
             model = KINDS[task.kind].model(AlbertEncoder(one), task).create_weights()
-            return kind(model, small_tokenizer)
+            return KINDS[task.kind].module(model, small_tokenizer, ExportSettings())
         if name == "embedding":
             return EmbeddingModule(AlbertEncoder(one).create_weights(), small_tokenizer)
         if name == "fill_mask":
@@ -151,28 +137,23 @@ def check(width, serve, texts) -> int:
     return count * width
 
 
-@pytest.mark.slow_parameters(*SLOW)
-@pytest.mark.parametrize("name", NAMES)
-def test_hard_strings(ask, name):
-    texts = [BYTES[(i * step + 1) % len(BYTES)] for i in range(15) for step in range(1, 5)]
-    assert check(*ask(name), texts) == 60
-    assert all(value.shape[0] == 0 for value in ask(name)[1]([]).values())
-
-
 @pytest.mark.slow_parameters(*(f"2-{name}" for name in SLOW))
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("examples", [2, pytest.param(275, marks=pytest.mark.slow)])
 def test_any_strings(ask, name, examples):
     seen = []
+    hard = [BYTES[(i * step + 1) % len(BYTES)] for i in range(15) for step in range(1, 5)]
 
     @settings(max_examples=examples, **CALM)
     @given(texts=TEXTS)
+    @hypothesis.example(texts=hard)
     def check_some(texts):
         seen.append(check(*ask(name), texts))
 
     check_some()
     print(f"{name}: {sum(seen)} strings")
     assert sum(seen) >= (LEAST - 3) * examples  # 10,175 for 275
+    assert all(value.shape[0] == 0 for value in ask(name)[1]([]).values())
 
 
 @pytest.mark.slow
@@ -186,7 +167,7 @@ def test_a_thousand_and_a_million(ask, name):
         try:
             assert serve([million] * width + [b"a"] * width)
         except tf.errors.InvalidArgumentError as error:
-            assert name.startswith(("span", "tokens"))
+            assert name.startswith(("span", "token", "classifier of long"))
             assert million[0] == ord("t")  # prose has too many pieces
             assert "windows" in str(error)
         assert time.process_time() - begin < 30

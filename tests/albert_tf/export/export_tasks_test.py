@@ -14,6 +14,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import ChoiceExample, TextExample
+from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
 from albert_tf.tasks.multi_label.module import MultiLabelModule
@@ -22,10 +23,6 @@ from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoice
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule, fill_blanks
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.pretrained.embedding import EmbeddingModule
-from albert_tf.tasks.regressor.model import RegressorSettings, SequenceRegressor
-from albert_tf.tasks.regressor.module import RegressorModule
-from albert_tf.tasks.spans.model import SpanSettings
-from albert_tf.tasks.spans.module import SpanModule
 
 TEXTS = ("the value", "", "of the object " * 30, "one, two", " \t", "a\0b", "naïve “x” 漢字 🙂")
 OTHERS = ("a", "x", "", "three of the objects in the sequence of the objects", "b", "c", "d")
@@ -69,37 +66,6 @@ def predicted(model, examples, tokenizer):
     kind = KINDS[model.task.kind]
     features = kind.featurize(examples, tokenizer, model.task)
     return kind.decode(predict(model, features, 4), features, examples, model.task), features
-
-
-class TestRegressor:
-    @pytest.mark.slow_parameters("False")
-    @pytest.mark.parametrize("pair", [False, True])
-    def test_scores(self, tiny, small_tokenizer, load, pair):
-        task = RegressorSettings(seq_length=16, pair=pair)
-        model = varied(SequenceRegressor(AlbertEncoder(tiny), task).create_weights())
-        loaded = load(RegressorModule(model, small_tokenizer), task)
-        serve, tokens = loaded.signatures["serving_default"], loaded.signatures["tokens"]
-        columns = {"text_a": TEXTS, "text_b": OTHERS} if pair else {"text": TEXTS}
-        examples = [TextExample(*row) for row in zip(*columns.values(), strict=True)]
-        wanted, features = predicted(model, examples, small_tokenizer)
-        wanted = [answer["score"] for answer in wanted]
-        together = serve(**{name: tf.constant(texts) for name, texts in columns.items()})["score"]
-        np.testing.assert_allclose(together, wanted, atol=1e-5)
-        by_ids = tokens(**features.batch(tf.range(len(TEXTS)))[0])["score"]
-        np.testing.assert_allclose(by_ids, wanted, atol=1e-5)
-        for row in range(len(TEXTS)):
-            alone = {name: tf.constant(texts[row : row + 1]) for name, texts in columns.items()}
-            np.testing.assert_allclose(serve(**alone)["score"], wanted[row : row + 1], atol=1e-5)
-
-    @pytest.mark.slow
-    def test_texts_that_are_no_pairs(self, tiny, small_tokenizer, load):
-        task = RegressorSettings(seq_length=16, pair=True)
-        model = SequenceRegressor(AlbertEncoder(tiny), task).create_weights()
-        serve = load(RegressorModule(model, small_tokenizer), task).signatures["serving_default"]
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match="text_a and text_b must have the same number"
-        ):
-            serve(text_a=tf.constant(["a", "b"]), text_b=tf.constant(["c"]))
 
 
 class TestDepth:
@@ -183,50 +149,23 @@ class TestDepth:
             ClassifierModule(other, small_tokenizer, **options)
 
 
-class TestClassify:
-    @pytest.mark.slow
-    def test_tf_serving_s_classification(self, tiny, small_tokenizer, load):
-        task = ClassifierSettings(("no", "yes"), seq_length=16)
-        model = varied(SequenceClassifier(AlbertEncoder(tiny), task).create_weights())
-        signatures = load(ClassifierModule(model, small_tokenizer), task).signatures
-        wanted = signatures["serving_default"](text=tf.constant(TEXTS))["probabilities"]
-        examples = [
-            tf.train.Example(
-                features=tf.train.Features(
-                    feature={
-                        "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[t.encode()]))
-                    }
-                )
-            ).SerializeToString()
-            for t in TEXTS
-        ]
-        outputs = signatures["classify"](inputs=tf.constant(examples))
-        np.testing.assert_array_equal(outputs["scores"], wanted)
-        np.testing.assert_array_equal(outputs["classes"], [[b"no", b"yes"]] * len(TEXTS))
+@pytest.mark.slow_parameters("classifier")
+@pytest.mark.parametrize("kind", ["classifier", "multi_label"])
+def test_tf_serving_s_classification(tiny, small_tokenizer, kind):
+    task = KINDS[kind].settings(("no", "yes"), seq_length=16)
+    model = varied(KINDS[kind].model(AlbertEncoder(tiny), task).create_weights())
+    signatures = KINDS[kind].module(model, small_tokenizer, ExportSettings()).signatures()
+    wanted = signatures["serving_default"](tf.constant(TEXTS))["probabilities"]
+    requests = [tf.train.Example() for _ in TEXTS]
+    for request, text in zip(requests, TEXTS, strict=True):
+        request.features.feature["text"].bytes_list.value.append(text.encode())
+    outputs = signatures["classify"](tf.constant([each.SerializeToString() for each in requests]))
+    np.testing.assert_array_equal(outputs["scores"], wanted)
+    np.testing.assert_array_equal(outputs["classes"], [[b"no", b"yes"]] * len(TEXTS))
 
 
 class TestMultiLabel:
     TASK = MultiLabelSettings(("no", "yes", "maybe"), (0.5, 0.1, 0.9), seq_length=16)
-
-    def test_labels(self, tiny, small_tokenizer, load):
-        model = varied(MultiLabelClassifier(AlbertEncoder(tiny), self.TASK).create_weights())
-        signatures = load(MultiLabelModule(model, small_tokenizer), self.TASK).signatures
-        examples = [TextExample(text) for text in TEXTS]
-        wanted, features = predicted(model, examples, small_tokenizer)
-        together = signatures["serving_default"](text=tf.constant(TEXTS))
-        for outputs in (together, signatures["tokens"](**features.batch(tf.range(len(TEXTS)))[0])):
-            for row, answer in enumerate(wanted):
-                labels = [name.decode() for name in outputs["labels"][row].numpy()]
-                assert labels == [*answer["labels"], *[""] * (3 - len(answer["labels"]))]
-                chosen = zip(self.TASK.labels, outputs["chosen"][row].numpy(), strict=True)
-                assert {name for name, is_chosen in chosen if is_chosen} == set(answer["labels"])
-                values = list(answer["probabilities"].values())
-                np.testing.assert_allclose(outputs["probabilities"][row], values, atol=1e-5)
-        request = tf.train.Example()
-        request.features.feature["text"].bytes_list.value.append(TEXTS[0].encode())
-        classified = signatures["classify"](inputs=tf.constant([request.SerializeToString()]))
-        np.testing.assert_array_equal(classified["classes"], [[b"no", b"yes", b"maybe"]])
-        np.testing.assert_allclose(classified["scores"], together["probabilities"][:1], atol=1e-6)
 
     def test_each_order_by_hand(self, tiny, small_tokenizer):
         model = MultiLabelClassifier(AlbertEncoder(tiny), self.TASK).create_weights()
@@ -269,39 +208,6 @@ class TestEmbedding:
 
 class TestMultipleChoice:
     QUESTIONS = ("who said _ to _ ?", "", "of the value", "_", "a_b", "ends with _", "the object")
-
-    def test_choices(self, tiny, small_tokenizer, load):
-        task = MultipleChoiceSettings(seq_length=24, num_choices=3, qa_length=9)
-        model = varied(MultipleChoice(AlbertEncoder(tiny), task).create_weights())
-        loaded = load(MultipleChoiceModule(model, small_tokenizer), task)
-        serve = loaded.signatures["serving_default"]
-        options = [("x", text, "the value of " * row) for row, text in enumerate(TEXTS)]
-        rows = list(zip(self.QUESTIONS, OTHERS, options, strict=True))
-        wanted, features = predicted(model, [ChoiceExample(*row) for row in rows], small_tokenizer)
-
-        def ask(rows):
-            names = ("question", "context", "options")
-            columns = zip(*rows, strict=True) if rows else ([], [], tf.zeros([0, 3], tf.string))
-            if not rows:
-                columns = (
-                    tf.zeros([0], tf.string),
-                    tf.zeros([0], tf.string),
-                    tf.zeros([0, 3], tf.string),
-                )
-            return serve(**{n: tf.constant(c) for n, c in zip(names, columns, strict=True)})
-
-        together = ask(rows)
-        by_ids = loaded.signatures["tokens"](**features.batch(tf.range(len(rows)))[0])
-        for outputs in (together, by_ids):
-            np.testing.assert_allclose(
-                outputs["probabilities"], [w["probabilities"] for w in wanted], atol=1e-5
-            )
-            assert outputs["choice"].numpy().tolist() == [w["choice"] for w in wanted]
-            assert [b.decode() for b in outputs["label"].numpy()] == [w["label"] for w in wanted]
-        for row, answer in zip(rows, wanted, strict=True):
-            alone = ask([row])["probabilities"][0]
-            np.testing.assert_allclose(alone, answer["probabilities"], atol=1e-5)
-        assert ask([])["probabilities"].shape == (0, 3)
 
     def test_any_number_of_options(self, tiny, small_tokenizer, load):
         """Of 2, 5 and 3 options, with a model of 3: what is behind them does not count."""
@@ -383,47 +289,3 @@ class TestMultipleChoice:
             for option in ("x_", "__")
         ]
         assert found.numpy().tolist() == wanted
-
-
-class TestTokens:
-    """Ids that no encoder can read, for each export that takes ids."""
-
-    @pytest.fixture(
-        scope="class",
-        params=[pytest.param("regressor", marks=pytest.mark.slow), "span", "choices"],
-    )
-    def tokens(self, request, tiny, small_tokenizer):
-        """The least S, and (S of each input, B of each) -> the outputs."""
-        task, kind = {
-            "regressor": (RegressorSettings(seq_length=16), RegressorModule),
-            "span": (SpanSettings(seq_length=16, query_length=4, doc_stride=4), SpanModule),
-            "choices": (MultipleChoiceSettings(seq_length=16, num_choices=2), MultipleChoiceModule),
-        }[request.param]
-        model = KINDS[task.kind].model(AlbertEncoder(tiny), task).create_weights()
-        signature = kind(model, small_tokenizer).signatures()["tokens"]
-        between = [2] if request.param == "choices" else []
-
-        def tokens(lengths, counts=(2, 2, 2)):
-            rows = zip(counts, lengths, strict=True)
-            return signature(*(tf.ones([n, *between, size], tf.int32) for n, size in rows))
-
-        return 3 if request.param == "span" else 1, tokens
-
-    def test_positions(self, tokens):
-        least, tokens = tokens
-        for fitting in (least, 40):
-            assert {value.shape[0] for value in tokens([fitting] * 3).values()} == {2}
-        assert {value.shape[0] for value in tokens([5] * 3, [0] * 3).values()} == {0}
-        words = f"input_word_ids, input_mask, input_type_ids must have {least} to 40 positions"
-        for size in (least - 1, 41):
-            with pytest.raises(tf.errors.InvalidArgumentError, match=words):
-                tokens([size] * 3)
-
-    @pytest.mark.parametrize("row", [0, 1, 2])
-    def test_shapes(self, tokens, row):
-        _, tokens = tokens
-        others = [5 if i != row else 4 for i in range(3)]
-        with pytest.raises(tf.errors.InvalidArgumentError, match="must have one shape"):
-            tokens(others)
-        with pytest.raises(tf.errors.InvalidArgumentError, match="must have one shape"):
-            tokens([5] * 3, [2 if i != row else 1 for i in range(3)])

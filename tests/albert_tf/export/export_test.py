@@ -20,8 +20,6 @@ from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
-from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.features import pack
 from albert_tf.tasks.pretrained.encoder import EncoderModule
 from albert_tf.tasks.pretrained.fill_mask import FillMaskModule
@@ -304,50 +302,6 @@ class TestFillMask:
             env={},
         )
         assert done.stdout == "(1, 1, 5)\n"
-
-
-class TestClassifier:
-    TEXTS = ("the value", "", "of the object " * 30, "one, two")
-    OTHERS = ("a", "x", "", "three of the objects in the sequence of the objects")
-
-    def make(self, tiny, pair: bool) -> SequenceClassifier:
-        task = ClassifierSettings(("no", "yes", "maybe"), seq_length=16, pair=pair)
-        encoder = AlbertEncoder(tiny.replace(num_layers=1))
-        model = SequenceClassifier(encoder, task).create_weights()
-        model.head.kernel.assign(np.random.default_rng(0).normal(size=[32, 3]))
-        return model
-
-    @pytest.mark.slow_parameters("False")
-    @pytest.mark.parametrize("pair", [False, True])
-    def test_answers_are_the_python_path_s(self, tiny, small_tokenizer, write, pair):
-        model = self.make(tiny, pair)
-        config = {"model": tiny.__dict__, "task": model.task.__dict__}
-        loaded = tf.saved_model.load(write(ClassifierModule(model, small_tokenizer), config))
-        columns = [self.TEXTS, self.OTHERS] if pair else [self.TEXTS]
-        names = ["text_a", "text_b"] if pair else ["text"]
-
-        def serve(columns):
-            texts = [tf.constant(column, tf.string) for column in columns]
-            return loaded.signatures["serving_default"](**dict(zip(names, texts, strict=True)))
-
-        outputs = serve(columns)
-        ids = [small_tokenizer.encode_batch(column) for column in columns]
-        sequences = pack(ids[0], ids[1] if pair else None, 16, small_tokenizer.special)
-        wanted = tf.nn.softmax(model(sequences.inputs(tf.range(4), 16))).numpy()
-        np.testing.assert_allclose(outputs["probabilities"], wanted, atol=1e-5)
-        np.testing.assert_allclose(outputs["score"], wanted.max(axis=1), atol=1e-5)
-        labels = [model.task.labels[i].encode() for i in wanted.argmax(axis=1)]
-        assert outputs["label"].numpy().tolist() == labels
-        assert {values.shape[0] for values in outputs.values()} == {4}
-        for row in range(4):
-            alone = serve([column[row : row + 1] for column in columns])
-            np.testing.assert_allclose(alone["probabilities"][0], wanted[row], atol=1e-5)
-        empty = serve([[] for _ in columns])
-        assert [empty[name].shape for name in ("label", "score", "probabilities")] == [
-            (0,),
-            (0,),
-            (0, 3),
-        ]
 
 
 class TestProgram:

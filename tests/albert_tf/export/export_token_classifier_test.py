@@ -79,16 +79,6 @@ def test_hard_strings(both):
     assert len(predictor.answer([HARD[-3]], 8)[1]) > 3
 
 
-def test_each_text_is_answered_alone(both):
-    _, signatures = both
-    together = served(signatures, HARD)
-    for text, row in zip(HARD, together, strict=True):
-        (alone,) = served(signatures, [text])
-        assert [each[:4] for each in alone] == [each[:4] for each in row]
-    outputs = signatures["serving_default"](text=tf.constant([], tf.string))
-    assert {value.shape[0] for value in outputs.values()} == {0}
-
-
 PART = st.sampled_from([part for part in PARTS if part != "\ud83d"])
 TEXT = st.lists(PART, max_size=60).map("".join)
 
@@ -100,6 +90,13 @@ def test_any_strings(both, texts):
     # Pieces of equal score may be cut elsewhere by the other release of sentencepiece.
     is_wordpiece = both[0].task.scheme == "words"
     assert differing(*both, texts) <= (0 if is_wordpiece else 1)
+
+
+def test_tokens_give_the_tags_probabilities(both, fake_inputs):
+    inputs = {name: tf.constant(ids % 40) for name, ids in fake_inputs(3, 20, (0, 4, 11)).items()}
+    predictor, signatures = both
+    wanted = tf.nn.softmax(predictor.model(inputs))
+    np.testing.assert_allclose(signatures["tokens"](**inputs)["probabilities"], wanted, atol=1e-5)
 
 
 def test_limits(both):

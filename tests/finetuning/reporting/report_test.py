@@ -226,3 +226,16 @@ def test_the_baseline_is_one_and_the_same_answer():
     )
     answered = Data(SpanSettings(answerable=False), [], {"dev": [QUESTION]})
     assert baseline("squad1", answered) == ("", {})
+
+
+def test_the_constant_answer_may_be_an_option_that_a_question_lacks():
+    """Options C and A are right once in training, C first; in dev C is right once of 3."""
+    two, three, four = (
+        ChoiceExample("?", "", tuple("wxyz"[:count]), label)
+        for count, label in ((2, 0), (3, 2), (4, 3))
+    )
+    data = Data(MultipleChoiceSettings(num_choices=3), [three, two], {"dev": [three, two, four]})
+    words, _ = FINETUNING["multiple_choice"].constant_answer(data) or ("", {})
+    assert words.startswith("always option C")
+    scores = baselines_of(DATASETS["multiple_choice"], data, "dev")
+    assert scores == {"accuracy": pytest.approx(1 / 3)}
