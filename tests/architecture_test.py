@@ -4,6 +4,7 @@ The arrows: albert_tf <- data <- {pretraining, finetuning}. A failure names file
 """
 
 import ast
+import functools
 import importlib
 import pathlib
 import re
@@ -127,6 +128,13 @@ def dotted(path: pathlib.Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+@functools.cache
+def parsed(path: pathlib.Path) -> list[ast.AST]:
+    """The nodes of a file."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@functools.cache
 def imports_of(path: pathlib.Path) -> list[Import]:
     package = ".".join(path.relative_to(ROOT).parent.parts)
     return list(imports(path.read_text(encoding="utf-8"), package))
@@ -191,10 +199,9 @@ def kinds_known(path: pathlib.Path) -> list[str]:
     names = re.findall(r'^    "(\w+)": ', (ROOT / "finetuning/kinds/registry.py").read_text(), re.M)
     assert len(names) == len(ROOMS), "a kind has one room and one line in each registry"
     literals = {*names} - FOREIGN.get(dotted(path), set())
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     return edges + [
         f"{shown(path)}:{node.lineno} names {node.value}"
-        for node in ast.walk(tree)
+        for node in parsed(path)
         if isinstance(node, ast.Constant) and node.value in literals
     ]
 
@@ -331,10 +338,9 @@ def test_keras_means_tf_keras():
     found = []
     for package in PACKAGES:
         for path in sources(package):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
             found += [
                 f"{shown(path)}:{node.lineno} uses tf.keras"
-                for node in ast.walk(tree)
+                for node in parsed(path)
                 if isinstance(node, ast.Attribute)
                 and node.attr == "keras"
                 and isinstance(node.value, ast.Name)
@@ -368,7 +374,7 @@ def test_files_and_functions_are_small():
         limit = MORE_LINES.get(shown(path), MAX_FILE_LINES)
         if (lines := len(text.splitlines())) > limit:
             found.append(f"{shown(path)} has {lines} lines, more than {limit}")
-        for node in ast.walk(ast.parse(text)):
+        for node in parsed(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = node.end_lineno - node.lineno + 1
                 if lines > MAX_FUNCTION_LINES:
