@@ -17,6 +17,7 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.kinds import EXPORTS
 from albert_tf.tasks.spans.model import SpanModel, SpanSettings
+from tests.albert_tf.export.export_onnx_test import MODELS as CHANGES
 
 DISABLE_ALL = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
@@ -151,11 +152,6 @@ def models(config):
     yield "span", SpanModel(AlbertEncoder(config), task).create_weights()
 
 
-CHANGES = {
-    "the paper's": {},
-    "pre-norm, rotary, gated": {"norm": "pre", "positions": "rotary", "ffn": "gated"},
-    "unshared, one width, relu": {"sharing": "none", "embedding_size": 32, "activation": "relu"},
-}
 OUTPUT = {
     "fill_mask": "mlm_logits",
     "encoder": "sequence_output",

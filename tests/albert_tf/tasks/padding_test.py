@@ -7,13 +7,13 @@ import tf_keras
 
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.layers import packing
-from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
-from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
-from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceSettings
-from albert_tf.tasks.regressor.model import RegressorSettings, SequenceRegressor
-from albert_tf.tasks.spans.model import SpanModel, SpanSettings
-from albert_tf.tasks.task_model import TaskModel
-from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenSettings
+from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.spans.model import SpanSettings
+from albert_tf.tasks.tokens.model import IGNORED, TokenSettings
 from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
 
 # [CLS] a a [SEP] b b b [SEP], with padding behind three of four.
@@ -23,37 +23,20 @@ TYPES = MASK & (np.arange(10) > 3)
 IDS = np.random.default_rng(0).integers(5, 60, SIZE)
 TAGS = np.where(MASK & (np.arange(10) % 2 > 0), IDS % 3, IGNORED)
 TEACHER = np.where(TAGS[:, :, None] != IGNORED, np.sin(IDS)[:, :, None] * [1, 2, 3], np.nan)
-NAMES = ("a", "b", "c")
+NAMES, LABELS = ("a", "b", "c"), np.array([0, 2, 1, 2])
 SPANS = {"start_position": np.array([5, 4, 0, 4]), "end_position": np.array([6, 4, 0, 4])}
 WORDS = TokenSettings(NAMES, scheme="words", dropout=0.0)
 
 CASES = {
-    "classifier": (
-        SequenceClassifier,
-        ClassifierSettings(NAMES, dropout=0.0),
-        np.array([0, 2, 1, 2]),
-    ),
-    "every layer": (
-        SequenceClassifier,
-        ClassifierSettings(NAMES, dropout=0.0, exit_losses=True),
-        np.array([0, 2, 1, 2]),
-    ),
-    "regressor": (
-        SequenceRegressor,
-        RegressorSettings(dropout=0.0),
-        np.array([0.5, 2, -1, 0], np.float32),
-    ),
-    "multi-label": (
-        MultiLabelClassifier,
-        MultiLabelSettings(NAMES, dropout=0.0),
-        np.eye(4, 3, dtype=np.float32),
-    ),
-    "choice": (MultipleChoice, MultipleChoiceSettings(dropout=0.0), np.array([1, 0])),
-    "tokens": (TokenClassifier, WORDS, TAGS),
-    "tokens of a teacher": (TokenClassifier, WORDS, TEACHER.astype(np.float32)),
-    "span": (SpanModel, SpanSettings(dropout=0.0), SPANS),
+    "classifier": (ClassifierSettings(NAMES, dropout=0.0), LABELS),
+    "every layer": (ClassifierSettings(NAMES, dropout=0.0, exit_losses=True), LABELS),
+    "regressor": (RegressorSettings(dropout=0.0), np.array([0.5, 2, -1, 0], np.float32)),
+    "multi-label": (MultiLabelSettings(NAMES, dropout=0.0), np.eye(4, 3, dtype=np.float32)),
+    "choice": (MultipleChoiceSettings(dropout=0.0), np.array([1, 0])),
+    "tokens": (WORDS, TAGS),
+    "tokens of a teacher": (WORDS, TEACHER.astype(np.float32)),
+    "span": (SpanSettings(dropout=0.0), SPANS),
     "span or none": (
-        SpanModel,
         SpanSettings(answerable=True, dropout=0.0),
         SPANS | {"is_impossible": np.array([0, 0, 1, 0])},
     ),
@@ -75,10 +58,10 @@ def test_gradients_are_those_of_the_padded_batch(monkeypatch, tiny, name):
 
 
 def weights_after_a_step(tiny, name: str) -> list[np.ndarray]:
-    kind, task, targets = CASES[name]
+    task, targets = CASES[name]
     tf_keras.utils.set_random_seed(5)
     tiny = tiny.replace(num_layers=2, hidden_dropout=0.0, attention_dropout=0.0)
-    model: TaskModel = kind(AlbertEncoder(tiny), task).create_weights()
+    model = KINDS[task.kind].model(AlbertEncoder(tiny), task).create_weights()
     loss = PerWordLoss(SoftCrossEntropy(2.0), 1.0) if "teacher" in name else model.training_losses()
     model.compile(tf_keras.optimizers.SGD(1.0), loss)
     inputs = {"input_word_ids": IDS, "input_mask": MASK, "input_type_ids": TYPES}
