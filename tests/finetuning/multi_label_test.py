@@ -1,11 +1,13 @@
 """Runs with several labels a text, through the commands; they are not trained but where it says."""
 
 import dataclasses
+import functools
 import json
 import math
 import pathlib
 import random
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -26,7 +28,6 @@ from finetuning.train import FinetuneOptions, main
 from tests.finetuning import conftest
 from tests.finetuning.untrained import leave_run, leave_weights, load_once
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = ("an apple and a saw", "a pear", "", "it is here")
 QUICK = ("training.steps=4", "training.batch_size=8", "task.seq_length=32")
 
@@ -65,6 +66,21 @@ def runs(start: str, data: pathlib.Path, tmp_path_factory: pytest.TempPathFactor
         pathlib.Path(RunDir(run).config_path).write_text(json.dumps(config))
         leave_weights(run, seed)
     return folder
+
+
+@pytest.fixture
+def tuning(start: str, data: pathlib.Path, tmp_path: pathlib.Path) -> Callable:
+    """(changes) -> the command that begins a run."""
+    values = {"init": start, "label_separator": ";"}
+    run = str(tmp_path / "run")
+    return functools.partial(FinetuneOptions, "multi_label", run, str(data), **values)
+
+
+@pytest.fixture
+def distilling(start: str, data: pathlib.Path, runs: pathlib.Path, tmp_path) -> Callable:
+    """(changes) -> the command that distills the first run."""
+    arguments = (str(runs / "0"), "multi_label", str(tmp_path / "small"), str(data))
+    return functools.partial(distill.DistillOptions, *arguments, student=start)
 
 
 def ask(run: pathlib.Path, folder: pathlib.Path, **options) -> list[str]:
@@ -159,18 +175,9 @@ def test_what_has_no_table_of_depths(runs: pathlib.Path, data: pathlib.Path, sta
         depth.main(depth.DepthOptions(other, str(data)))
 
 
-def test_a_dry_run_counts_examples_and_steps(start: str, data: pathlib.Path, tmp_path, capsys):
+def test_a_dry_run_counts_examples_and_steps(tuning, data: pathlib.Path, tmp_path, capsys):
     values = ("training.epochs=2", "training.batch_size=8", "training.threshold_share=0.25")
-    options = FinetuneOptions(
-        "multi_label",
-        str(tmp_path / "run"),
-        str(data),
-        init=start,
-        label_separator=";",
-        dry_run=True,
-        set=(*values, "task.seq_length=32"),
-    )
-    main(options)
+    main(tuning(dry_run=True, set=(*values, "task.seq_length=32")))
     found = re.search(
         rf"examples of `{data}`: (\d+) training, (\d+) held-out, 40 dev; (\d+) steps of 8, 1 rep",
         capsys.readouterr().out,
@@ -182,28 +189,9 @@ def test_a_dry_run_counts_examples_and_steps(start: str, data: pathlib.Path, tmp
 
 
 @pytest.mark.slow
-def test_dry_runs(start: str, data: pathlib.Path, runs: pathlib.Path, tmp_path, capsys):
-    options = FinetuneOptions(
-        "multi_label",
-        str(tmp_path / "run"),
-        str(data),
-        init=start,
-        label_separator=";",
-        dry_run=True,
-        set=QUICK,
-    )
-    main(options)
-    distill.main(
-        distill.DistillOptions(
-            str(runs / "0"),
-            "multi_label",
-            str(tmp_path / "small"),
-            str(data),
-            student=start,
-            dry_run=True,
-            set=QUICK,
-        )
-    )
+def test_dry_runs(tuning, distilling, tmp_path, capsys):
+    main(tuning(dry_run=True, set=QUICK))
+    distill.main(distilling(dry_run=True, set=QUICK))
     printed = capsys.readouterr().out
     train, student = [part[: part.index("\n}") + 2] for part in printed.split("\n{")[1:]]
     train, student = (json.loads("{" + part) for part in (train, student))
@@ -223,31 +211,14 @@ def test_dry_runs(start: str, data: pathlib.Path, runs: pathlib.Path, tmp_path, 
         (("training.metric=accuracy",), "must be a score of --task=multi_label: macro_f1, micro"),
     ],
 )
-def test_settings_that_do_not_fit(assignments, words, start: str, data: pathlib.Path, tmp_path):
-    options = FinetuneOptions(
-        "multi_label",
-        str(tmp_path / "run"),
-        str(data),
-        init=start,
-        label_separator=";",
-        set=(*QUICK, *assignments),
-    )
+def test_settings_that_do_not_fit(assignments, words, tuning, tmp_path):
     with pytest.raises(InputError, match=words):
-        main(options)
+        main(tuning(set=(*QUICK, *assignments)))
     assert not any(tmp_path.iterdir())
 
 
-def test_a_student_has_its_teacher_s_thresholds(
-    start: str, runs: pathlib.Path, data: pathlib.Path, tmp_path
-):
-    options = distill.DistillOptions(
-        str(runs / "0"),
-        "multi_label",
-        str(tmp_path / "small"),
-        str(data),
-        student=start,
-        set=(*QUICK, "training.threshold_share=0.1"),
-    )
+def test_a_student_has_its_teacher_s_thresholds(distilling):
+    options = distilling(set=(*QUICK, "training.threshold_share=0.1"))
     with pytest.raises(InputError, match=r"`training.threshold_share` must be 0 here"):
         distill.main(options)
 
@@ -263,20 +234,10 @@ def test_the_distillation_loss_by_hand():
 
 
 @pytest.mark.slow
-def test_thresholds_chosen_on_held_out_texts(start: str, data: pathlib.Path, tmp_path, capsys):
+def test_thresholds_chosen_on_held_out_texts(tuning, tmp_path, capsys):
     """A run from start to its resumption: each threshold is the best for the held-out texts."""
-    options = FinetuneOptions(
-        "multi_label",
-        str(tmp_path / "run"),
-        str(data),
-        init=start,
-        label_separator=";",
-        set=(
-            *conftest.QUICK,
-            "training.threshold_share=0.25",
-            "training.threshold_per_label=true",
-        ),
-    )
+    chosen = ("training.threshold_share=0.25", "training.threshold_per_label=true")
+    options = tuning(set=(*conftest.QUICK, *chosen))
     main(options)
     run = RunDir(options.run_dir)
     result, thresholds = run.result(), task_of(run.path).thresholds
