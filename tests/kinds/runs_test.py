@@ -38,28 +38,16 @@ VALUES = (
 )
 
 
-def write_reviews(folder: pathlib.Path) -> None:
-    rows = "text\tlabel\nan apple\tfruit\na saw and a file\ttool\nhammer\ttool\n"
-    (folder / "train.tsv").write_text(rows + "pear\tfruit\n")
-    (folder / "dev.tsv").write_text(rows)
+def table_of(*labels: object) -> Callable[[pathlib.Path], None]:
+    """Writes four texts with these labels; the first three are the dev part."""
 
+    def write(folder: pathlib.Path) -> None:
+        texts = ("an apple", "a saw and a file", "hammer", "pear")
+        rows = [f"{text}\t{label}\n" for text, label in zip(texts, labels, strict=True)]
+        for part, count in (("train", 4), ("dev", 3)):
+            (folder / f"{part}.tsv").write_text("text\tlabel\n" + "".join(rows[:count]))
 
-def write_stars(folder: pathlib.Path) -> None:
-    rows = "text\tlabel\nan apple\t3\na saw and a file\t0\nhammer\t1\n"
-    (folder / "train.tsv").write_text(rows + "pear\t2\n")
-    (folder / "dev.tsv").write_text(rows)
-
-
-def write_prices(folder: pathlib.Path) -> None:
-    rows = "text\tlabel\nan apple\t3\na saw and a file\t20.5\nhammer\t12\n"
-    (folder / "train.tsv").write_text(rows + "pear\t2\n")
-    (folder / "dev.tsv").write_text(rows)
-
-
-def write_moods(folder: pathlib.Path) -> None:
-    rows = 'text,label\nan apple,"red,sweet"\na saw,\na pear,sweet\n'
-    (folder / "train.csv").write_text(rows + "a cherry,red\n")
-    (folder / "dev.csv").write_text(rows)
+    return write
 
 
 def write_squad(folder: pathlib.Path) -> None:
@@ -95,13 +83,13 @@ def write_names(folder: pathlib.Path) -> None:
 
 # Datasets by kind: how their files are written, the number of dev examples, the metric.
 FILES = {
-    "classifier": ("text_classification", write_reviews, 3, "accuracy"),
-    "multi_label": ("multi_label", write_moods, 3, "macro_f1"),
-    "regressor": ("text_regression", write_prices, 3, "pearson"),
+    "classifier": ("text_classification", table_of(*"abba"), 3, "accuracy"),
+    "multi_label": ("multi_label", table_of("red,sweet", "", "sweet", "red"), 3, "macro_f1"),
+    "regressor": ("text_regression", table_of(3, 20.5, 12, 2), 3, "pearson"),
     "multiple_choice": ("race-middle", write_race, 4, "accuracy"),
     "span": ("squad2", write_squad, 4, "f1"),
     "token_classifier": ("token_classification", write_names, 4, "f1"),
-    "ordinal": ("stars", write_stars, 3, "accuracy"),
+    "ordinal": ("stars", table_of(3, 0, 1, 2), 3, "accuracy"),
 }
 MORE = {
     "span": ("task.doc_stride=8", "task.query_length=8"),
