@@ -23,7 +23,7 @@ from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import EXPORTS, KINDS
-from albert_tf.tasks.predictor import Predictor, load_predictor, predict
+from albert_tf.tasks.predictor import Predictor, predict
 from finetuning.datasets.dataset import Data
 from finetuning.kinds.registry import FINETUNING
 from tests.kinds.cases import CASES
@@ -83,7 +83,7 @@ def test_a_mean_of_equal_members_is_each_of_them(case, predictor):
     )
 
 
-def test_transformers_keeps_settings_and_weights(case, path, predictor, tmp_path, capsys):
+def test_transformers_keeps_settings_and_weights(case, path, tmp_path, capsys):
     head = KINDS[case.name].transformers
     options = ConvertOptions(path, f"huggingface:{tmp_path / 'theirs'}")
     if head is None or head.refusal(case.settings):
@@ -98,8 +98,6 @@ def test_transformers_keeps_settings_and_weights(case, path, predictor, tmp_path
     for weight, value in before.weights.items():
         if head.has_pooler or "/pooler/" not in weight:
             np.testing.assert_allclose(after.weights[weight], value, rtol=1e-6, err_msg=weight)
-    again = load_predictor(str(tmp_path / "ours"))
-    same(again(case.examples), predictor(case.examples))
     theirs = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert theirs["architectures"] == [head.architecture]
 

@@ -2,9 +2,11 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras
 
 from albert_tf.convert import native
@@ -77,6 +79,17 @@ def export_of(run_of, tmp_path_factory) -> Callable[..., str]:
         return f"{output}/1"
 
     return write
+
+
+@pytest.fixture(scope="session")
+def saved_model_of(export_of) -> Callable[[str], Any]:
+    """(name of a case) -> its SavedModel."""
+    return functools.cache(lambda name: tf.saved_model.load(export_of(name)))
+
+
+@pytest.fixture
+def saved_model(name: str, saved_model_of) -> Any:
+    return saved_model_of(name)
 
 
 @pytest.fixture

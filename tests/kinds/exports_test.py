@@ -30,10 +30,9 @@ def rows_of(outputs: Any) -> list[dict]:
     return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
 
 
-def test_a_saved_model_answers_like_the_predictor(name, case, predictor, export_of):
+def test_a_saved_model_answers_like_the_predictor(case, predictor, saved_model):
     """All texts together, each alone, and none; texts that lack a partner are refused."""
-    loaded = tf.saved_model.load(export_of(name))
-    serve = loaded.signatures["serving_default"]
+    serve = saved_model.signatures["serving_default"]
     specs = [*serve.structured_input_signature[1].items()]
 
     def ask(examples: list) -> list[dict]:
@@ -61,8 +60,10 @@ def ids_of(predictor: Predictor, examples: Any) -> dict[str, np.ndarray]:
     return {name: inputs[name].numpy() for name in INPUTS}
 
 
-def test_onnx_and_litert_answer_like_the_signature_of_ids(name, case, predictor, export_of):
-    tokens = (loaded := tf.saved_model.load(export_of(name))).signatures["tokens"]
+def test_onnx_and_litert_answer_like_the_signature_of_ids(
+    name, case, predictor, saved_model, export_of
+):
+    tokens = saved_model.signatures["tokens"]
     path = f"{export_of(name, 'onnx')}/model.onnx"
     session = onnxruntime.InferenceSession(path)
     names = [each.name for each in session.get_outputs()]
@@ -72,7 +73,7 @@ def test_onnx_and_litert_answer_like_the_signature_of_ids(name, case, predictor,
         Interpreter(lite_path, experimental_op_resolver_type=each).get_signature_runner()
         for each in kernels
     ]
-    served = loaded.signatures["serving_default"].structured_outputs.keys()
+    served = saved_model.signatures["serving_default"].structured_outputs.keys()
     for examples in ([*case.examples, *case.more], case.examples[:1]):
         ids = ids_of(predictor, examples)
         outputs = tokens(**{key: tf.constant(each) for key, each in ids.items()})
@@ -87,20 +88,23 @@ def test_onnx_and_litert_answer_like_the_signature_of_ids(name, case, predictor,
             for values in (found, lite_found):
                 for key, value in values.items():
                     case.compare(key, value, wanted[key], wanted)
-    del loaded
 
 
-def test_the_warm_up_requests_are_answered(name, case, export_of):
+# By default those with the most signatures.
+@pytest.mark.slow_parameters(
+    *(each for each in FAST if each not in ("classifier", "multiple_choice"))
+)
+def test_the_warm_up_requests_are_answered(name, saved_model, export_of):
     """One at least for each signature."""
-    loaded, answered = tf.saved_model.load(export_of(name)), set()
+    answered = set()
     records = tf.data.TFRecordDataset(f"{export_of(name)}/assets.extra/{WARM_UP}")
     for record in records.as_numpy_iterator():
         request = PredictionLog.FromString(record).predict_log.request
         values = {key: tf.constant(tf.make_ndarray(each)) for key, each in request.inputs.items()}
         answered.add(request.model_spec.signature_name)
-        outputs = loaded.signatures[request.model_spec.signature_name](**values)
+        outputs = saved_model.signatures[request.model_spec.signature_name](**values)
         assert {len(each) for each in outputs.values()} == {len(each) for each in values.values()}
-    assert answered == set(loaded.signatures)
+    assert answered == set(saved_model.signatures)
 
 
 @pytest.mark.slow
@@ -117,8 +121,8 @@ def test_openvino_answers_like_onnx_runtime(name, case, predictor, export_of):
         case.compare(key, outputs[compiled.output(key)], value, wanted)
 
 
-def test_ids_that_no_encoder_can_read_are_refused(name, case, tiny, predictor, export_of):
-    tokens = (loaded := tf.saved_model.load(export_of(name))).signatures["tokens"]
+def test_ids_that_no_encoder_can_read_are_refused(tiny, saved_model):
+    tokens = saved_model.signatures["tokens"]
     specs = tokens.structured_input_signature[1]
 
     def ask(lengths, counts=(2, 2, 2)):
@@ -144,10 +148,9 @@ def test_ids_that_no_encoder_can_read_are_refused(name, case, tiny, predictor, e
         for lengths, counts in ((other, [2] * 3), ([5] * 3, fewer)):
             with pytest.raises(tf.errors.InvalidArgumentError, match="must have one shape"):
                 ask(lengths, counts)
-    del loaded
 
 
-def test_one_process_answers_for_every_kind_through_the_c_api(toy, export_of):
+def test_one_process_answers_for_every_kind_through_the_c_api(toy, export_of, saved_model_of):
     code = """
 import json, runpy, sys
 Session, found = runpy.run_path(sys.argv[1])["Session"], {}
@@ -159,14 +162,13 @@ print(json.dumps(found, default=lambda value: value.decode(errors="replace")))
 """
     exports = {}
     for name in FAST:
-        serve = (loaded := tf.saved_model.load(export_of(name))).signatures["serving_default"]
+        serve = saved_model_of(name).signatures["serving_default"]
         examples = [*CASES[name].examples, *odd_examples(CASES[name])]
         exports[name] = export_of(name), columns_of(serve.structured_input_signature[1], examples)
-        del loaded
     found = json.loads(isolated("-c", code, C_API, json.dumps(exports)))
     assert found.keys() == exports.keys()
-    for name, (path, inputs) in exports.items():
-        assert_same(found[name], path, inputs)
+    for name, (_, inputs) in exports.items():
+        assert_same(found[name], saved_model_of(name), inputs)
 
 
 def test_the_examples_print_labels(predictor_of, export_of, capsys):
@@ -222,9 +224,7 @@ def test_ten_thousand_strings_through_the_c_api(
         return value.encode(errors="surrogateescape")
 
     assert len(generated) == COUNT
-    serve = (loaded := tf.saved_model.load(export_of(name))).signatures["serving_default"]
-    names = [*serve.structured_input_signature[1]]
-    del loaded
+    names = [*saved_model.signatures["serving_default"].structured_input_signature[1]]
     folded = [case.unlabeled(text.decode(errors="surrogateescape")) for text in generated]
     requests = [
         {key: unfolded(each) for key, each in columns_of(names, folded[i : i + BATCH]).items()}
