@@ -1,5 +1,6 @@
 """What every kind of task must do in every format of exports: answer as the predictor does."""
 
+import gzip
 import json
 import pickle
 from typing import Any
@@ -17,6 +18,8 @@ from albert_tf.models.encoder import INPUTS
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor
 from examples import ask, ask_litert
+from finetuning.datasets.dataset import Reading
+from finetuning.datasets.tokens.token_files import read_conll
 from tests.albert_tf.export.export_outside_test import C_API, assert_same, isolated
 from tests.albert_tf.export.export_strings_test import CALM, STRINGS
 from tests.albert_tf.export.export_token_classifier_test import TEXT
@@ -211,10 +214,26 @@ def generated() -> list[bytes]:
     return list(found)[:COUNT]
 
 
+@pytest.fixture
+def texts(request, generated) -> list[bytes]:
+    if request.param == "generated":
+        return generated
+    data = request.getfixturevalue("shared_data")
+    found = [
+        " ".join(each.tokens) for each in read_conll(f"{data}/ner/wnut17/dev.conll", Reading())
+    ]
+    for part in ("dev", "test"):
+        path = data / "multilabel" / "goemotions" / f"{part}.tsv.gz"
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            found += [line.split("\t")[0] for line in lines]
+    return [text.encode() for text in dict.fromkeys(found)][:COUNT]
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("texts", ["generated", "real"], indirect=True)
 @pytest.mark.parametrize("name", FAST, indirect=True)
 def test_ten_thousand_strings_through_the_c_api(
-    name, case, predictor, export_of, generated, tmp_path
+    name, case, predictor, saved_model, export_of, texts, tmp_path
 ):
     """Malformed UTF-8 is replaced, as the exports say."""
 
@@ -223,9 +242,9 @@ def test_ten_thousand_strings_through_the_c_api(
             return [*map(unfolded, value)]
         return value.encode(errors="surrogateescape")
 
-    assert len(generated) == COUNT
+    assert len(texts) == COUNT
     names = [*saved_model.signatures["serving_default"].structured_input_signature[1]]
-    folded = [case.unlabeled(text.decode(errors="surrogateescape")) for text in generated]
+    folded = [case.unlabeled(text.decode(errors="surrogateescape")) for text in texts]
     requests = [
         {key: unfolded(each) for key, each in columns_of(names, folded[i : i + BATCH]).items()}
         for i in range(0, COUNT, BATCH)
@@ -234,9 +253,9 @@ def test_ten_thousand_strings_through_the_c_api(
     isolated("-c", ASK, C_API, export_of(name), str(tmp_path / "file"))
     answers = pickle.loads((tmp_path / "file").read_bytes())
     rows = [row for answer in answers for row in rows_of(answer)]
-    examples = [case.unlabeled(text.decode(errors="replace")) for text in generated]
+    examples = [case.unlabeled(text.decode(errors="replace")) for text in texts]
     differ = []
-    for text, row, answer in zip(generated, rows, predictor(examples), strict=True):
+    for text, row, answer in zip(texts, rows, predictor(examples), strict=True):
         try:
             same(case.of_served(row), case.of_prediction(answer))
         except AssertionError as error:
