@@ -171,6 +171,7 @@ def test_what_has_no_table_of_depths(runs: pathlib.Path, data: pathlib.Path, sta
     with pytest.raises(InputError, match="--patience is for classifiers"):
         depth.main(depth.DepthOptions(str(runs / "0"), str(data), patience="1"))
     other = leave_run(start, tmp_path / "run", "text_regression", RegressorSettings())
+    leave_weights(other, 0)
     with pytest.raises(InputError, match="must be of kind classifier or multi_label. .* 'regress"):
         depth.main(depth.DepthOptions(other, str(data)))
 
