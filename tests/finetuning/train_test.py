@@ -333,6 +333,7 @@ def test_a_warm_up_that_is_too_long():
         Plan.of(TrainingConfig(steps=50, warmup_steps=60), 32)
 
 
+@pytest.mark.slow
 def test_an_exported_encoder_is_a_start(exports: pathlib.Path):
     path = str(exports / "encoder" / "1")
     begin = StartingPoint.of(path, None, None)

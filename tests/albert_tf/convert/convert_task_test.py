@@ -322,6 +322,7 @@ class TestFoldersOfOthers:
         task, _ = huggingface_task.read(config, AlbertConfig(), STRICT, "config.json")
         assert (task.labels, task.thresholds) == (("yes", "no"), (0.5, 0.5))
 
+    @pytest.mark.slow_parameters("tags2-found2", "tags3-found3")
     @pytest.mark.parametrize(
         ("tags", "found"),
         [
