@@ -19,6 +19,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.spans.model import SpanSettings
 from finetuning import depth, distill, ensemble, predict, table
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Reading, Source
@@ -170,9 +171,9 @@ def test_an_ensemble_averages_probabilities_and_thresholds(
 def test_what_has_no_table_of_depths(runs: pathlib.Path, data: pathlib.Path, start: str, tmp_path):
     with pytest.raises(InputError, match="--patience is for classifiers"):
         depth.main(depth.DepthOptions(str(runs / "0"), str(data), patience="1"))
-    other = leave_run(start, tmp_path / "run", "text_regression", RegressorSettings())
+    other = leave_run(start, tmp_path / "run", "squad1", SpanSettings(seq_length=32, doc_stride=8))
     leave_weights(other, 0)
-    with pytest.raises(InputError, match="must be of kind classifier or multi_label. .* 'regress"):
+    with pytest.raises(InputError, match="must be of kind classifier or multi_label or regressor"):
         depth.main(depth.DepthOptions(other, str(data)))
 
 

@@ -222,7 +222,6 @@ def test_a_piece_that_is_not_utf_8_is_refused(tiny):
         Tokenizer(damaged, source="it")
 
 
-
 def test_errors_name_the_path_the_rule_and_the_remedy(tmp_path):
     with pytest.raises(InputNotFoundError, match="nowhere.*working directory"):
         load_tokenizer(tmp_path / "nowhere")
