@@ -31,7 +31,7 @@ class LabeledTexts(Dataset):
 
     @abc.abstractmethod
     def table(self, source: Source, part: str) -> Table:
-        """Return the table of a part; see `open_table` and `find` of `table_files`."""
+        """Return the table of a part; see `open_table` of `table_files`, `find` of `part_files`."""
 
     @property
     def section(self) -> Any:
