@@ -288,8 +288,8 @@ def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
             f"--teacher={options.teacher} must be a run of --task={options.task}. Received: a run "
             f"of {name!r}."
         )
-    for key in ("kind", "pair", "labels", "scheme"):
-        if (theirs := getattr(task, key, None)) != (ours := getattr(dataset_task, key, None)):
+    for key in ("kind", "pair", *(task.HEAD if "labels" in task.HEAD else ())):
+        if (theirs := getattr(task, key)) != (ours := getattr(dataset_task, key)):
             raise InputError(
                 f"--teacher={options.teacher} must have the same {key} as --data_dir. Received: "
                 f"{shortened(theirs)}, and {shortened(ours)} in the data."

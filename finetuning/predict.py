@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 from albert_tf.runtime import commands
-from albert_tf.runtime.bounds import POSITIVE, between, one_of
+from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
@@ -56,8 +56,20 @@ from finetuning.reporting.report import scores_if_known
 CHUNK = 1024  # examples in memory at a time
 
 
+_ThresholdOptions: Any = dataclasses.make_dataclass(
+    "_ThresholdOptions",
+    [
+        (flag, Annotated[float | None, each.bound], commands.option(each.help, None))
+        for flag, each in THRESHOLDS.items()
+    ],
+    bases=(commands.CommandOptions,),
+    frozen=True,
+    kw_only=True,
+)
+
+
 @dataclasses.dataclass(frozen=True)
-class PredictOptions(commands.CommandOptions):
+class PredictOptions(_ThresholdOptions):
     """The command line of `finetuning.predict`."""
 
     run_dir: str = commands.option("the fine-tuned run", path=True)
@@ -78,15 +90,6 @@ class PredictOptions(commands.CommandOptions):
     part: str | None = commands.option("a part of the dataset, such as test", None)
     submission: str | None = commands.option(
         "with --part: write the leaderboard's file here", None, path=True, needs="part"
-    )
-    null_threshold: float | None = commands.option(
-        "SQuAD 2.0: null scores above it mean no answer; by default the run's task.null_threshold",
-        None,
-    )
-    threshold: Annotated[float | None, between("[0, 1]")] = commands.option(
-        "multi_label: the probability above which any label is predicted; by default the run's "
-        "task.thresholds",
-        None,
     )
     batch_size: Annotated[int, POSITIVE] = commands.option("examples per batch", 32)
     dry_run: bool = commands.option("load the run and the part's examples only", False)

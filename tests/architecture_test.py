@@ -179,11 +179,20 @@ def test_arrows_inside_a_package(package):
 
 
 ROOMS = {path.parent.name for path in (ROOT / "albert_tf" / "tasks").glob("*/kind.py")}
+FINETUNING_REGISTRY = ROOT / "finetuning" / "kinds" / "registry.py"
+# The modules of fine-tuning's rooms, which the registry imports, and what only rooms import.
+TUNING_ROOMS = {edge.module.rpartition(".")[0] for edge in imports_of(FINETUNING_REGISTRY)} - {
+    "finetuning.kinds.kind"
+}
 # Who may know a kind of task: its rooms, the registries, and the datasets, each of which feeds one.
 KNOW_KINDS = (
     *(f"albert_tf.tasks.{room}" for room in ROOMS),
     "albert_tf.tasks.kinds",
-    "finetuning.kinds",
+    *TUNING_ROOMS,
+    "finetuning.kinds.registry",
+    "finetuning.kinds.baselines",
+    "finetuning.kinds.cards",
+    "finetuning.kinds.distillation_losses",
     "finetuning.datasets",
 )
 FOREIGN = {"albert_tf.convert.huggingface.folder": {"classifier"}}  # names in others' files
@@ -194,9 +203,10 @@ def kinds_known(path: pathlib.Path) -> list[str]:
     edges = [
         f"{shown(path)}:{edge.line} imports {edge.module}"
         for edge in imports_of(path)
-        if edge.module.startswith("albert_tf.tasks.") and edge.module.split(".")[2] in ROOMS
+        if (edge.module.startswith("albert_tf.tasks.") and edge.module.split(".")[2] in ROOMS)
+        or edge.module.startswith((*TUNING_ROOMS,))
     ]
-    names = re.findall(r'^    "(\w+)": ', (ROOT / "finetuning/kinds/registry.py").read_text(), re.M)
+    names = re.findall(r'^    "(\w+)": ', FINETUNING_REGISTRY.read_text(), re.M)
     assert len(names) == len(ROOMS), "a kind has one room and one line in each registry"
     literals = {*names} - FOREIGN.get(dotted(path), set())
     return edges + [

@@ -13,6 +13,7 @@ class TaskSettings(Bounded):
 
     Attributes:
       HEAD: the settings that a trained head depends on; a run with others needs a new head.
+      FROM_DATA: the settings besides `kind` that follow from the data or are chosen in training.
       kind: the name of the kind.
       seq_length: the maximum pieces of a sequence, special pieces included.
       dropout: the rate before the head.
@@ -24,6 +25,7 @@ class TaskSettings(Bounded):
 
     KEY = "`task.{}`"
     HEAD: ClassVar[tuple[str, ...]] = ()
+    FROM_DATA: ClassVar[tuple[str, ...]] = ()
 
     kind: str
     seq_length: int

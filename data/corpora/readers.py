@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.files.binary_files import PEEKED_BYTES, is_binary
 from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.runtime.files.text_files import TextFile, files_of
 from albert_tf.text.normalization import is_collapsed
@@ -20,7 +21,6 @@ from data.corpora.sentences import normalize_blanks, sentences_of
 from data.corpora.texts import OpenText, is_blank, texts_of
 from data.records import locations
 
-_MAX_SQUAD_BYTES = 2**27
 _DOC_OPEN = re.compile(r'<doc\b(?:.*?\btitle="(.*)")?[^>]*>\s*')
 
 
@@ -191,7 +191,7 @@ def _read_squad(source: CorpusSource) -> Iterator[Document]:
 
 
 def _contexts(file: TextFile) -> list[str]:
-    text = file.text(_MAX_SQUAD_BYTES)
+    text = file.text()
     content = parse_json(text, f"--corpus: {file.name}", errors=file.errors)
     try:
         contexts = [p["context"] for entry in content["data"] for p in entry["paragraphs"]]
@@ -234,9 +234,9 @@ def _read_tfds(source: CorpusSource) -> Iterator[Document]:
         try:
             text = row[key].decode("utf-8", source.errors)
         except UnicodeDecodeError as error:
+            advice = "" if is_binary(row[key][:PEEKED_BYTES]) else " Pass --errors=replace."
             raise InputError(
-                f"--corpus=tfds:{source.location} must be UTF-8. Received: {error}. "
-                "Pass --errors=replace."
+                f"--corpus=tfds:{source.location} must be UTF-8. Received: {error}.{advice}"
             ) from None
         for part in open_text.whole(text):
             yield Document(part, builder.info.name)

@@ -188,7 +188,7 @@ def _checked_values(path: str) -> dict[str, Any]:
     return values
 
 
-_KEYS = {field.name for field in dataclasses.fields(Manifest)} - {"sketch"}
+_KEYS = {field.name for field in dataclasses.fields(Manifest)}
 
 
 def tokenizer_of(folder: str) -> Tokenizer:

@@ -17,7 +17,7 @@ _BLANKS = string.whitespace + "\ufeff\u200b"
 _DATA = re.compile(  # of JSON or Python
     r"\[?\s*\{.*"  # begins as an object or a list of objects
     r'|"\w+"\s*:.*'  # begins within an object
-    r"|\[\s*['\"].*['\"]\s*\],?"  # is a list of texts
+    r"|\[\s*(\".*|'.*'\s*\],?)"  # begins as a list of texts in JSON, or is one in Python
     r"|[\[\]{},\s]*[\[\]{}][\[\]{},\s]*",  # has only brackets
     re.DOTALL,
 )

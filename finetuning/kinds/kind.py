@@ -28,12 +28,12 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
       thresholds: its thresholds, if it has any.
       has_class_weights: True if `training.class_weights` may weight its loss.
       found: (key of a prediction, attribute of an example) of what a model may find none of.
+      empty_remedy: what else helps a model that finds none, as a sentence after a blank.
       table_columns: the columns of a table of predictions with a row for each of what is found.
         Empty: a row for each prediction, of its values.
       counted: the settings that `with_counts` sets.
       can_be_taught: True if a student can be trained on the outputs of a teacher.
-      baseline: (the `task` section, training examples, examples to predict) -> a function from the
-        strength of the regularization to predictions. None: there is no such baseline.
+      has_baseline: True if `baseline` is a linear model on features of the words.
     """
 
     kind: ClassVar[Kind[Any]]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tf_keras
 
+from albert_tf.runtime.bounds import between
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
@@ -34,6 +35,11 @@ class LabelThresholds(Thresholds[MultiLabelSettings]):
     """The probabilities above which labels are predicted."""
 
     key, flag, metric = "thresholds", "threshold", "average_precision"
+    help = (
+        "multi_label: the probability above which any label is predicted; by default the run's "
+        "task.thresholds"
+    )
+    bound = between("[0, 1]")
     needs, examples = "texts with several labels (multi_label)", "texts"
     default = {"thresholds": ()}
     per_label = True

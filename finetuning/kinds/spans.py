@@ -22,6 +22,9 @@ class NullThreshold(Thresholds[SpanSettings]):
     """The null score above which there is no answer."""
 
     key = flag = "null_threshold"
+    help = (
+        "SQuAD 2.0: null scores above it mean no answer; by default the run's task.null_threshold"
+    )
     needs, examples = "questions that may have no answer (squad2)", "questions"
 
     def hold_out(self, examples: Examples, share: float) -> Parts:

@@ -7,6 +7,7 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic
 
+from albert_tf.runtime.bounds import NUMBER, Bound
 from albert_tf.tasks.task_settings import SettingsT
 from finetuning.datasets.dataset import Prediction
 
@@ -19,7 +20,9 @@ class Thresholds(abc.ABC, Generic[SettingsT]):
 
     Attributes:
       key: the setting in the `task` section.
-      flag: the option of `finetuning.predict` that sets it.
+      flag: the option of `finetuning.predict` that sets it, a number.
+      help: the option's description.
+      bound: the option's bound.
       needs: the examples that have it, for messages.
       examples: a name for the examples in messages.
       metric: the score that chooses the best weights unless `training.metric` is set, since the
@@ -30,6 +33,8 @@ class Thresholds(abc.ABC, Generic[SettingsT]):
 
     key: ClassVar[str]
     flag: ClassVar[str]
+    help: ClassVar[str]
+    bound: ClassVar[Bound] = NUMBER
     needs: ClassVar[str]
     examples: ClassVar[str]
     metric: ClassVar[str | None] = None

@@ -7,22 +7,11 @@ from collections.abc import Sequence
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError
+from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.training.config import FinetuneConfig, TrainingConfig
 
 # The rest of `task` and of `model` follows from the data and from --init.
 _MODEL = ("hidden_dropout", "attention_dropout", "rematerialize")
-_FIXED = (
-    "kind",
-    "labels",
-    "thresholds",
-    "scheme",
-    "words_per_window",
-    "pair",
-    "answerable",
-    "num_choices",
-    "center",
-    "scale",
-)
 # Names in other programs that resemble none of ours.
 _ALIASES = {
     "lr": "learning_rate",
@@ -34,7 +23,7 @@ _ALIASES = {
 }
 
 
-def require_settings(task_class: type, assignments: Sequence[str]) -> None:
+def require_settings(task_class: type[TaskSettings], assignments: Sequence[str]) -> None:
     """Check the keys and values of `--set` for a kind of task, which takes no data.
 
     Args:
@@ -48,7 +37,7 @@ def require_settings(task_class: type, assignments: Sequence[str]) -> None:
     task = _names(task_class)
     sections = {
         "training": _names(TrainingConfig),
-        "task": [name for name in task if name not in _FIXED],
+        "task": [name for name in task if name not in ("kind", *task_class.FROM_DATA)],
         "model": _MODEL,
     }
     valid = ["seed", *(f"{section}.{name}" for section in sections for name in sections[section])]
@@ -67,7 +56,7 @@ def require_settings(task_class: type, assignments: Sequence[str]) -> None:
             f"unknown key `{key}`. "
             + (f"Did you mean {' or '.join(near)}?" if near else f"Valid keys: {', '.join(valid)}.")
         )
-    section = task_class(labels=("0", "1")) if "labels" in task else task_class()
+    section = task_class(**({"labels": ("0", "1")} if "labels" in task_class.HEAD else {}))
     settings.override(FinetuneConfig(AlbertConfig(), section), assignments)
 
 

@@ -20,12 +20,13 @@ from albert_tf.convert.__main__ import ConvertOptions
 from albert_tf.convert.__main__ import main as convert
 from albert_tf.convert.bundle import MismatchPolicy
 from albert_tf.runtime import settings
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import EXPORTS, KINDS
 from albert_tf.tasks.predictor import Predictor, predict
 from finetuning.datasets.dataset import Data
 from finetuning.kinds.registry import FINETUNING
+from finetuning.training.keys import require_settings
 from tests.kinds.cases import CASES
 from tests.kinds.comparing import odd_examples, same
 from tests.kinds.toy_kind import FinetuningOrdinal
@@ -45,6 +46,15 @@ def test_settings_come_back_from_json(case):
     assert case.settings.limits(case.settings.seq_length) == {}
     short = case.settings.replace(**case.settings.limits(16))
     assert short.seq_length == 16 and short.head() == case.settings.head()
+
+
+def test_settings_that_follow_from_the_data_cannot_be_set(case):
+    task = type(case.settings)
+    assert {*task.HEAD} <= {*task.FROM_DATA}
+    for name in ("kind", *task.FROM_DATA):
+        with pytest.raises(ConfigError, match=f"`task.{name}` follows from the data"):
+            require_settings(task, [f"task.{name}=1"])
+    require_settings(task, ["task.seq_length=16"])
 
 
 def test_examples_alone_and_together_have_one_prediction(case, predictor):

@@ -29,6 +29,7 @@ from finetuning.kinds.text_kind import TextKind
 @dataclasses.dataclass(frozen=True)
 class OrdinalSettings(TextSettings):
     HEAD = ("levels",)
+    FROM_DATA = ("levels", "pair")
 
     levels: int = 3
     kind: str = "ordinal"

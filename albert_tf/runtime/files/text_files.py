@@ -32,7 +32,7 @@ from albert_tf.runtime.files.compression import (
 from albert_tf.runtime.files.paths import require_file
 
 MAX_LINE_BYTES = 2**24
-MAX_TEXT_BYTES = 2**30
+MAX_TEXT_BYTES = 2**27  # of a file that is read as a whole: the largest SQuAD has 2**26
 _BLOCK_BYTES = 2**18
 _RETURNS = re.compile(r"(?<!\r)\r++$", re.MULTILINE)
 
@@ -111,7 +111,7 @@ class TextFile:
         pieces, size = [], 0
         for _, text, _ in self._pieces(_BLOCK_BYTES):
             pieces.append(text)
-            size += len(text)
+            size += len(text.encode())
             if size > max_bytes:
                 raise InputError(
                     f"{_said(self.name, self.flag)} must have at most {max_bytes >> 20} MiB, "

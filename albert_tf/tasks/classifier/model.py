@@ -27,6 +27,7 @@ class ClassifierSettings(TextSettings):
 
     LABEL_DTYPE = np.int32
     HEAD = ("labels",)
+    FROM_DATA = ("labels", "pair")
 
     labels: tuple[str, ...]
     exit_losses: bool = False

@@ -28,6 +28,7 @@ class MultiLabelSettings(TextSettings):
     """
 
     HEAD = ("labels",)
+    FROM_DATA = ("labels", "thresholds", "pair")
 
     labels: tuple[str, ...]
     thresholds: tuple[float, ...] = ()

@@ -33,6 +33,8 @@ class MultipleChoiceSettings(TaskSettings):
         maximum of the windows' probabilities.
     """
 
+    FROM_DATA = ("num_choices",)
+
     seq_length: Annotated[int, at_least(5), MOST_PIECES] = 512
     num_choices: Annotated[int, at_least(2), at_most(2**10)] = 4
     qa_length: Annotated[int, at_least(1), MOST_PIECES] = 128

@@ -26,6 +26,7 @@ class RegressorSettings(TextSettings):
     """
 
     HEAD = ("center", "scale")
+    FROM_DATA = ("center", "scale", "pair")
 
     center: Annotated[float, FINITE] = 0.0
     scale: Annotated[float, POSITIVE] = 1.0

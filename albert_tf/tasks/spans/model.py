@@ -30,6 +30,7 @@ class SpanSettings(WindowSettings):
     """
 
     HEAD = ("answerable",)
+    FROM_DATA = ("answerable",)
 
     seq_length: Annotated[int, at_least(8), MOST_PIECES] = 384
     query_length: Annotated[int, POSITIVE, MOST_PIECES] = 64

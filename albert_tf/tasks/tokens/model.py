@@ -31,6 +31,7 @@ class TokenSettings(WindowSettings):
     """
 
     HEAD = ("labels", "scheme")
+    FROM_DATA = ("labels", "scheme", "words_per_window")
 
     labels: tuple[str, ...]
     scheme: Annotated[str, one_of("bio", "words")] = "bio"

@@ -19,7 +19,7 @@ from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
 from albert_tf.convert.huggingface import weights as huggingface_weights
 from albert_tf.convert.unshare import init_groups_from_shared
-from albert_tf.graph import signatures
+from albert_tf.export import saved_model
 from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import commands, settings
@@ -245,7 +245,7 @@ def test_an_encoder_alone_is_a_source(is_exported, tiny, small_tokenizer, tmp_pa
     ours = save_parts(tmp_path / "ours", tiny, ("encoder",))
     encoder = load_encoder(ours)
     if is_exported:
-        signatures.save(
+        saved_model.save(
             EncoderModule(encoder), str(tmp_path / "e"), small_tokenizer, f"{ours}/config.json"
         )
         ours = str(tmp_path / "e")

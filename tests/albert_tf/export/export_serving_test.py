@@ -19,8 +19,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from albert_tf.export import __main__ as program
-from albert_tf.export import serving
-from albert_tf.graph import signatures
+from albert_tf.export import saved_model, serving
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings
@@ -128,7 +127,7 @@ class TestRequestsOfTheDocumentation:
         (tmp_path / "config.json").write_text(json.dumps({"task": {"seq_length": 16}}))
         config, served = str(tmp_path / "config.json"), []
         for name, module in modules.items():
-            signatures.save(module, str(tmp_path / name / "1"), small_tokenizer, config)
+            saved_model.save(module, str(tmp_path / name / "1"), small_tokenizer, config)
             served.append(f"{name}={tmp_path / name}")
         script = pathlib.Path(__file__).parents[3] / "examples" / "serve.py"
         command = [sys.executable, "-I", str(script), "localhost:0", *served]

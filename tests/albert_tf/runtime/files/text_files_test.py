@@ -195,6 +195,10 @@ def test_a_line_that_is_too_long_is_divided_at_a_blank_or_refused(tmp_path, caps
     assert file.text() == path.read_text()
     with pytest.raises(InputError, match=r"a\.txt must have at most 1 MiB, because .* Divide"):
         file.text(max_bytes=2**20)
+    path.write_text("漢" * 100, encoding="utf-8")  # 300 bytes
+    assert len(file.text(max_bytes=300)) == 100
+    with pytest.raises(InputError, match="must have at most"):
+        file.text(max_bytes=299)
     path.write_text("\n" + "x" * MAX_LINE_BYTES + "\n" + "y" * MAX_LINE_BYTES)
     assert [number for number, _ in file.lines()] == [1, 2, 3]
 
