@@ -18,7 +18,7 @@ PUNCTUATION = {
     "": "\u00ad",
 }
 # NFKC, and ALBERT's removal of accents before a model is applied, divide ″ and ‶ into these.
-_DOUBLE_PRIMES = ("′′", "‵‵")
+DOUBLE_PRIMES = ("′′", "‵‵")
 _NORMALIZER_SPEC = b"\x1a"  # the tag of ModelProto's field 3
 
 
@@ -57,6 +57,12 @@ def compiled_rules(model: bytes) -> bytes:
     return bytes(spec[size + 1 :])
 
 
+def folded_primes(model: bytes) -> list[str]:
+    """Return those of DOUBLE_PRIMES for which a model has a rule."""
+    rules = dict(sentencepiece.SentencePieceNormalizer(model_proto=model).decompile())
+    return [pair for pair in DOUBLE_PRIMES if rules.get(pair) == '"']
+
+
 def _folding(
     old: sentencepiece.SentencePieceNormalizer, kept: Container[str]
 ) -> sentencepiece.SentencePieceNormalizer:
@@ -66,7 +72,7 @@ def _folding(
         for char in chars
         if char not in kept
     }
-    doubles = {pair: '"' for pair in _DOUBLE_PRIMES if pair[0] in plain}
+    doubles = {pair: '"' for pair in DOUBLE_PRIMES if pair[0] in plain}
     table = str.maketrans(plain)
 
     def folded(target: str) -> str:

@@ -15,12 +15,14 @@ from albert_tf.runtime.files import outputs
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE, WORD_MARK
 from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.text.typography import DOUBLE_PRIMES
 
 FILE = "tokenizer.json"
 # Their normalizer's steps in the order of ours; a step that is a pair is a Replace.
 _QUOTES = [("``", '"'), ("''", '"')]
 _ACCENTS = ["NFKD", "StripAccents"]
 _LOWERCASE, _CHARSMAP = ["Lowercase"], ["Precompiled"]
+_PRIMES = [[(pair, '"')] for pair in DOUBLE_PRIMES]  # also in the map of characters
 _SPACES = [(" {2,}", " "), (" {2,}", WORD_MARK)]  # like Strip, part of every sentencepiece model
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # sentencepiece's types of pieces
 LOWERED = 100  # what transformers subtracts from the scores of pieces such as "▁2010,"
@@ -57,7 +59,8 @@ def _normalizer(spec: Mapping[str, Any]) -> tuple[Normalization, bytes]:
     steps = [_step(part) for part in parts]
     rules = [step for step in steps if step not in (*_SPACES, "Strip")]
     expected: list[Any] = []
-    for group in (_QUOTES, _ACCENTS, _LOWERCASE, _CHARSMAP):
+    groups: tuple[list[Any], ...] = (_QUOTES, _ACCENTS, _LOWERCASE, *_PRIMES, _CHARSMAP)
+    for group in groups:
         expected += group if group[0] in rules else []
     if rules != expected:
         raise _UnsupportedError(f"its normalizer has the steps {', '.join(map(str, steps))}")

@@ -11,7 +11,7 @@ from typing import Any
 from albert_tf.convert.huggingface.fast_tokenizer import LOWERED
 from albert_tf.text.sentencepiece_model import WORD_MARK, SentencePiece
 from albert_tf.text.tokenizer import Tokenizer
-from albert_tf.text.typography import compiled_rules
+from albert_tf.text.typography import compiled_rules, folded_primes
 
 _METASPACE = {
     "type": "Metaspace",
@@ -62,16 +62,21 @@ def _normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:
     rules = tokenizer.normalization
     found: list[dict[str, Any]] = []
     if rules.unify_quotes:
-        quotes = ({"String": "``"}, {"String": "''"})
-        found += [{"type": "Replace", "pattern": each, "content": '"'} for each in quotes]
+        found += map(_double_quote, ("``", "''"))
     if rules.strip_accents:
         found += [{"type": "NFKD"}, {"type": "StripAccents"}]
     if rules.lowercase:
         found.append({"type": "Lowercase"})
+    # Precompiled reads one visible character at a time, so it never sees a pair.
+    found += map(_double_quote, folded_primes(tokenizer.model))
     if compiled := compiled_rules(tokenizer.model):
         text = base64.b64encode(compiled).decode()
         found.append({"type": "Precompiled", "precompiled_charsmap": text})
     return found
+
+
+def _double_quote(pair: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"String": pair}, "content": '"'}
 
 
 def _post_processor(tokenizer: Tokenizer) -> dict[str, Any]:

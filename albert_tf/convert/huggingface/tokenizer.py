@@ -68,7 +68,8 @@ def write(tokenizer: Tokenizer, folder: str) -> None:
     rules = tokenizer.normalization
     if is_sentencepiece(tokenizer):
         accents = {"keep_accents": not rules.strip_accents, "remove_space": True}
-        kind = {"tokenizer_class": "AlbertTokenizer"} | accents
+        # Their AlbertTokenizer would replace the normalizer of tokenizer.json by its own.
+        kind = {"tokenizer_class": "PreTrainedTokenizerFast"} | accents
         kind |= {"bos_token": pieces["cls_token"], "eos_token": pieces["sep_token"]}
     else:
         kind = {"tokenizer_class": "BertTokenizer", "strip_accents": rules.strip_accents}
@@ -81,5 +82,5 @@ def write(tokenizer: Tokenizer, folder: str) -> None:
 
 
 def is_sentencepiece(tokenizer: Tokenizer) -> bool:
-    """Return True if theirs is an AlbertTokenizer, False if it is a BertTokenizer."""
+    """Return True for a sentencepiece vocabulary, False for WordPiece."""
     return tokenizer.vocabulary.file == MODEL_FILE

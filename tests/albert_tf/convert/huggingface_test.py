@@ -23,6 +23,7 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.text.typography import DOUBLE_PRIMES, fold_punctuation, folded_primes
 from tests.golden import make_huggingface as golden
 
 BASE = {
@@ -193,7 +194,7 @@ print(json.dumps({
 """
 # Of several segmentations of equal score, theirs may choose another one; these texts have none.
 TYPOGRAPHIC = [
-    *"‘’‚‛′‵ʼ“”„‟‐‑‒–—―−⸺⸻•‣⁃◦∙▪",
+    *"‘’‚‛′‵″‶ʼ“”„‟‐‑‒–—―−⸺⸻•‣⁃◦∙▪",
     *'abcdw x"-*(). 5',
     "é",
     "don’t ",
@@ -205,13 +206,16 @@ TYPOGRAPHIC = [
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("folds", [False, True])  # whether the model has a rule for ″
 @pytest.mark.parametrize("accents", [True, False])
-def test_their_tokenizer_cuts_as_ours(accents, tmp_path):
+def test_their_tokenizer_cuts_as_ours(accents, folds, small_tokenizer, tmp_path):
     """Also at the vocabulary's user-defined pieces, such as - and ."""
     if importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is absent: install requirements-slow.txt")
     rules = Normalization(strip_accents=accents)
-    tokenizer = Tokenizer(load_tokenizer("albert-mini-en").model, rules)
+    source = small_tokenizer if folds else load_tokenizer("albert-mini-en")
+    tokenizer = Tokenizer(fold_punctuation(source.model), rules)
+    assert (folded_primes(tokenizer.model) == [*DOUBLE_PRIMES]) == folds
     rng = random.Random(0)
     texts = ["".join(rng.choices(TYPOGRAPHIC, k=rng.randint(0, 30))) for _ in range(1000)]
     huggingface_tokenizer.write(tokenizer, str(tmp_path))
@@ -225,4 +229,6 @@ def test_their_tokenizer_cuts_as_ours(accents, tmp_path):
     report = json.loads(done.stdout.splitlines()[-1])
     wanted = [[2, *ids, 3] for ids in tokenizer.encode_batch(texts)]
     assert report["raw"] == report["theirs"] == wanted
-    assert (report["types"], report["back"]) == ([0, 0, 0, 1, 1], "well-known")
+    first, second = (len(tokenizer.encode(text)) for text in "ab")
+    assert report["types"] == [0] * (first + 2) + [1] * (second + 1)
+    assert report["back"] == "well-known"
