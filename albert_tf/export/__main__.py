@@ -18,25 +18,31 @@ from typing import Annotated
 from albert_tf.runtime import commands  # first: it silences TensorFlow's start-up notes
 
 # isort: split
-from albert_tf.export import litert, onnx, serving
-from albert_tf.export.constant_stack import with_constants
-from albert_tf.export.saved_model import save
-from albert_tf.graph.onnx.graph import import_onnx
-from albert_tf.models.checkpoints import require_readable
+from albert_tf.export import serving
+from albert_tf.export.format import Format, Request
+from albert_tf.export.litert import LiteRT
+from albert_tf.export.onnx import Onnx
+from albert_tf.export.saved_model import SavedModel
 from albert_tf.runtime import devices, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.kind import LITERT, ONNX, POOLINGS, SAVED_MODEL, ExportSettings
+from albert_tf.tasks.kind import POOLINGS, ExportSettings
 from albert_tf.tasks.kinds import EXPORTS, KINDS, PRETRAINED
 from albert_tf.text.tokenizer import load_tokenizer
 
+# The first one is the default.
+FORMATS: dict[str, Format] = {"saved_model": SavedModel(), "litert": LiteRT(), "onnx": Onnx()}
+_QUANTIZATIONS = dict.fromkeys(name for each in FORMATS.values() for name in each.quantizations)
 
-def _only_for(name: str, *formats: str) -> dict[str, Sequence[str]]:
-    """Return where an option applies: to the kinds that take it, in these formats or in all."""
-    kinds = [kind for kind, export in EXPORTS.items() if name in export.options]
-    return {"kind": kinds} | ({"format": formats} if formats else {})
+
+def _only_for(name: str) -> dict[str, Sequence[str]]:
+    """Return the kinds and the formats that take an option; all do if none says so."""
+    takers = {
+        "kind": [kind for kind, export in EXPORTS.items() if name in export.options],
+        "format": [format for format, each in FORMATS.items() if name in each.options],
+    }
+    return {option: names for option, names in takers.items() if names}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,45 +61,37 @@ class ExportOptions(commands.CommandOptions):
     depths: str = commands.option(
         "such as 3,6: for each K, add a signature depth_K that uses K layers",
         "",
-        only_for=_only_for("depths", SAVED_MODEL),
+        only_for=_only_for("depths"),
     )
     patience: int = commands.option(
         "add a signature early_exit, where a text leaves the encoder once this many layers in a "
         "row have not changed its label; 0: do not add it",
         0,
-        only_for=_only_for("patience", SAVED_MODEL),
+        only_for=_only_for("patience"),
     )
     precision: Annotated[str, one_of("float32", "mixed_bfloat16")] = commands.option(
         "compute precision: float32 or mixed_bfloat16",
         "float32",
-        only_for=_only_for("precision", SAVED_MODEL),
+        only_for=_only_for("precision"),
     )
-    format: Annotated[str, one_of(SAVED_MODEL, LITERT, ONNX)] = commands.option(
-        "saved_model; or, with ids as input, litert (for phones) or onnx (for ONNX Runtime and "
-        "OpenVINO)",
-        "saved_model",
+    format: Annotated[str, one_of(*FORMATS)] = commands.option(
+        ", ".join(f"{name} ({each.about})" for name, each in FORMATS.items()), next(iter(FORMATS))
     )
-    quantization: Annotated[str, one_of(*litert.QUANTIZATIONS)] = commands.option(
-        "type of the weights: none (float32), int8 or, only for --format=litert, float16", "none"
+    quantization: Annotated[str, one_of(*_QUANTIZATIONS)] = commands.option(
+        "type of the weights, where none is float32: "
+        + "; ".join(f"{', '.join(each.quantizations)} for {n}" for n, each in FORMATS.items()),
+        "none",
     )
     seq_length: int | None = commands.option(
         "fixed input of one text with this many pieces, for accelerators that need one shape; "
         "default: any number of texts and pieces",
         None,
-        only_for={"format": (LITERT,)},
+        only_for=_only_for("seq_length"),
     )
     unfinished: bool = commands.option(
         "export the last checkpoint of a run that has not ended", False
     )
     dry_run: bool = commands.option("load the run and check the options without exporting", False)
-
-
-FILES = ("saved_model.pb", litert.MODEL_FILE, onnx.MODEL_FILE)  # one of them is in each version
-_QUANTIZATIONS_OF = {
-    SAVED_MODEL: ("none",),
-    LITERT: litert.QUANTIZATIONS,
-    ONNX: onnx.QUANTIZATIONS,
-}
 
 
 def main(options: ExportOptions) -> None:
@@ -105,47 +103,32 @@ def main(options: ExportOptions) -> None:
     run.require_ended("--run_dir", options.unfinished)
     serving.check_name(options.output)
     folder = os.path.join(options.output, str(options.version))
-    if any(os.path.exists(os.path.join(folder, name)) for name in FILES):
+    if any(os.path.exists(os.path.join(folder, each.file)) for each in FORMATS.values()):
         raise InputError(
             f"--output={options.output} already contains version {options.version}, which will not "
             f"be overwritten: pass --version={options.version + 1}."
         )
-    outputs.require_new(folder)
-    if options.format == "saved_model":
-        require_readable(folder, "--output")
-    tokenizer, export = load_tokenizer(run.tokenizer_path), EXPORTS[kind]
-    depths = settings.parse("--depths", tuple[int, ...], options.depths)
-    values = ExportSettings(depths, options.patience, options.pooling)
-    if options.format == ONNX:
-        import_onnx()
-    if options.format == ONNX and not options.dry_run:
-        model, quantization = export.load(run.path), options.quantization
-        onnx.write_onnx(export, model, folder, tokenizer, run.config_path, values, quantization)
-        print(f"{folder}: {kind} of {run.path}")
-        return
+    format = FORMATS[options.format]
+    format.check(folder)
+    request = Request(
+        EXPORTS[kind],
+        run,
+        load_tokenizer(run.tokenizer_path),
+        ExportSettings(
+            depths=settings.parse("--depths", tuple[int, ...], options.depths),
+            patience=options.patience,
+            pooling=options.pooling,
+        ),
+        options.quantization,
+        options.seq_length,
+    )
     with devices.precision_policy(options.precision):
-        model = export.load(run.path, _unroll(options))
-        module = export.module(
-            with_constants(model) if export.may_freeze else model, tokenizer, values
-        )
+        built = format.build(request)
         if options.dry_run:
             print(f"{run.path} as {kind} to {folder}")
             return
-        if options.format == LITERT:
-            quantization, length = options.quantization, options.seq_length
-            litert.write_litert(module, folder, tokenizer, run.config_path, quantization, length)
-        else:
-            save(module, folder, tokenizer, run.config_path)
-            serving.write_configuration(options.output)
+        format.write(built, request, folder)
     print(f"{folder}: {kind} of {run.path}")
-
-
-def _unroll(options: ExportOptions) -> bool:
-    """Return True to unroll the encoder's layers, False to build them as a loop.
-
-    In LiteRT, a loop keeps shared weights in memory once and takes any number of pieces.
-    """
-    return options.format != LITERT or options.seq_length is not None
 
 
 def _check(options: ExportOptions, kind: str) -> None:
@@ -154,12 +137,13 @@ def _check(options: ExportOptions, kind: str) -> None:
     Raises:
       InputError: it cannot.
     """
-    if options.quantization not in (allowed := _QUANTIZATIONS_OF[options.format]):
+    format = FORMATS[options.format]
+    if options.quantization not in (allowed := format.quantizations):
         raise InputError(
             f"--quantization must be {' or '.join(allowed)} for --format={options.format}. "
             f"Received: --quantization={options.quantization}."
         )
-    if options.format not in EXPORTS[kind].formats:
+    if not format.can_write(EXPORTS[kind]):
         raise InputError(
             f"--format={options.format} needs a model that takes ids, but --kind={kind} takes "
             "text: export a SavedModel."

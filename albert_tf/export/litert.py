@@ -9,14 +9,42 @@ import shutil
 
 import tensorflow as tf
 
+from albert_tf.export.format import Format, Request
 from albert_tf.graph.signatures import ServedModule
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
+from albert_tf.tasks.kind import Export
 from albert_tf.text.tokenizer import Tokenizer
 
-MODEL_FILE = "model.tflite"
-QUANTIZATIONS = ("none", "float16", "int8")
+
+class LiteRT(Format):
+    """LiteRT. Without a fixed length, the encoder's layers are a loop."""
+
+    about = "ids in, for phones"
+    file = "model.tflite"
+    quantizations = ("none", "float16", "int8")
+    options = ("seq_length",)
+
+    def can_write(self, export: Export) -> bool:
+        """Return True if the module has the signature `tokens`."""
+        return export.has_tokens
+
+    def build(self, request: Request) -> ServedModule:
+        """Return the module to convert."""
+        model = request.export.load(request.run.path, unroll=request.seq_length is not None)
+        return request.export.module(model, request.tokenizer, request.values)
+
+    def write(self, built: ServedModule, request: Request, folder: str) -> None:
+        """Write what `write_litert` does."""
+        write_litert(
+            built,
+            folder,
+            request.tokenizer,
+            request.run.config_path,
+            request.quantization,
+            request.seq_length,
+        )
 
 
 def write_litert(
@@ -47,9 +75,10 @@ def write_litert(
       InputError: the module has no `tokens`, an argument is out of range, or `folder` exists and is
         not empty or cannot be written.
     """
-    if quantization not in QUANTIZATIONS:
+    if quantization not in LiteRT.quantizations:
         raise InputError(
-            f"--quantization must be one of {', '.join(QUANTIZATIONS)}. Received: {quantization!r}."
+            f"--quantization must be one of {', '.join(LiteRT.quantizations)}. "
+            f"Received: {quantization!r}."
         )
     longest = AlbertConfig.from_json(config_path).max_positions
     if seq_length is not None and not 0 < seq_length <= longest:
@@ -58,7 +87,7 @@ def write_litert(
             f"Received: {seq_length}."
         )
     with outputs.new_folder(folder) as work:
-        with open(os.path.join(work, MODEL_FILE), "wb") as file:
+        with open(os.path.join(work, LiteRT.file), "wb") as file:
             file.write(_converted(_tokens(module, seq_length, longest), quantization))
         tokenizer.save(os.path.join(work, "tokenizer"))
         shutil.copyfile(config_path, os.path.join(work, "config.json"))

@@ -4,18 +4,50 @@ import os
 import shutil
 from typing import Any
 
+from albert_tf.export.format import Format, Request
 from albert_tf.graph.onnx.encoder import EncoderGraph
-from albert_tf.graph.onnx.graph import Graph
+from albert_tf.graph.onnx.graph import Graph, import_onnx
 from albert_tf.graph.onnx.int8_graph import Int8Graph
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.files import outputs
 from albert_tf.tasks.kind import Export, ExportSettings
 from albert_tf.text.tokenizer import Tokenizer
 
-MODEL_FILE = "model.onnx"
 _GRAPHS = {"none": Graph, "int8": Int8Graph}
-QUANTIZATIONS = tuple(_GRAPHS)
 DEFAULTS = ExportSettings()
+
+
+class Onnx(Format):
+    """ONNX."""
+
+    about = "ids in, for ONNX Runtime and OpenVINO"
+    file = "model.onnx"
+    quantizations = tuple(_GRAPHS)
+
+    def can_write(self, export: Export) -> bool:
+        """Return True if it has the outputs of an ONNX model."""
+        return export.has_onnx
+
+    def check(self, folder: str) -> None:
+        """Check also that the package onnx is there."""
+        super().check(folder)
+        import_onnx()
+
+    def build(self, request: Request) -> Any:
+        """Return the model."""
+        return request.export.load(request.run.path)
+
+    def write(self, built: Any, request: Request, folder: str) -> None:
+        """Write what `write_onnx` does."""
+        write_onnx(
+            request.export,
+            built,
+            folder,
+            request.tokenizer,
+            request.run.config_path,
+            request.values,
+            request.quantization,
+        )
 
 
 def write_onnx(
@@ -45,7 +77,7 @@ def write_onnx(
     """
     content = onnx_model(export, model, values, quantization).SerializeToString()
     with outputs.new_folder(folder) as partial:
-        with open(os.path.join(partial, MODEL_FILE), "wb") as file:
+        with open(os.path.join(partial, Onnx.file), "wb") as file:
             file.write(content)
         tokenizer.save(os.path.join(partial, "tokenizer"))
         shutil.copyfile(config_path, os.path.join(partial, "config.json"))

@@ -6,12 +6,39 @@ import shutil
 import tensorflow as tf
 
 from albert_tf.export import serving
+from albert_tf.export.constant_stack import with_constants
+from albert_tf.export.format import Format, Request
 from albert_tf.graph.signatures import ServedModule
-from albert_tf.models.checkpoints import EXTRAS
+from albert_tf.models.checkpoints import EXTRAS, require_readable
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import Tokenizer
+
+
+class SavedModel(Format):
+    """A SavedModel with the configuration of TF Serving."""
+
+    about = "texts in, for TensorFlow and TF Serving"
+    file = "saved_model.pb"
+    options = ("depths", "patience", "precision")
+
+    def check(self, folder: str) -> None:
+        """Check also that TensorFlow can read such a path."""
+        super().check(folder)
+        require_readable(folder, "--output")
+
+    def build(self, request: Request) -> ServedModule:
+        """Return the module to save."""
+        model = request.export.load(request.run.path)
+        if request.export.may_freeze:
+            model = with_constants(model)
+        return request.export.module(model, request.tokenizer, request.values)
+
+    def write(self, built: ServedModule, request: Request, folder: str) -> None:
+        """Write what `save` does, and the server's configuration beside it."""
+        save(built, folder, request.tokenizer, request.run.config_path)
+        serving.write_configuration(os.path.dirname(folder))
 
 
 def save(module: ServedModule, folder: str, tokenizer: Tokenizer, config_path: str) -> None:

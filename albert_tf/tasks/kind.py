@@ -28,7 +28,6 @@ from albert_tf.tasks.transformers_head import TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
 POOLINGS = ("mean", "cls")
-SAVED_MODEL, LITERT, ONNX = "saved_model", "litert", "onnx"  # formats of exports
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +55,16 @@ class Export(abc.ABC):
     Attributes:
       name: the value of --kind.
       options: the options that it takes, of ExportSettings and `precision`.
-      formats: the formats in which it can be written.
+      has_tokens: True if its module has the signature `tokens`, which takes ids.
+      has_onnx: True if it has `onnx_outputs`.
       needs_pretraining_heads: True if a fine-tuned run, which has lost them, cannot be exported so.
       may_freeze: True if an export in bfloat16 may hold the layers' weights as constants.
     """
 
     name: ClassVar[str]
     options: ClassVar[Sequence[str]] = ("precision",)
-    formats: ClassVar[Sequence[str]] = (SAVED_MODEL, LITERT, ONNX)
+    has_tokens: ClassVar[bool] = True
+    has_onnx: ClassVar[bool] = True
     needs_pretraining_heads: ClassVar[bool] = False
     may_freeze: ClassVar[bool] = True
 

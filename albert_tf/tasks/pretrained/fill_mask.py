@@ -12,7 +12,7 @@ from albert_tf.graph.signatures import untracked
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.kind import ONNX, SAVED_MODEL, Export, ExportSettings
+from albert_tf.tasks.kind import Export, ExportSettings
 from albert_tf.text.graph_tokenizer import WHITE_SPACE, GraphTokenizer
 from albert_tf.text.ragged import mask_rows, row_of, slice_rows
 from albert_tf.text.tokenizer import WORD_MARK, Tokenizer, load_tokenizer
@@ -123,7 +123,7 @@ class FillMaskExport(Export):
     """Filling blanks with the pretrained model."""
 
     name = "fill_mask"
-    formats = (SAVED_MODEL, ONNX)
+    has_tokens = False
     needs_pretraining_heads = True
 
     def load(self, path: str, unroll: bool = True) -> AlbertPretrainer:

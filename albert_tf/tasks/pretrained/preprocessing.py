@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf.models.checkpoints import load_config
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.kind import SAVED_MODEL, Export, ExportSettings
+from albert_tf.tasks.kind import Export, ExportSettings
 from albert_tf.text.graph_aligner import GraphAligner, byte_bounds
 from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import row_of
@@ -152,7 +152,7 @@ class Preprocessing(Export):
 
     name = "preprocessing"
     options = ()
-    formats = (SAVED_MODEL,)
+    has_tokens = has_onnx = False
     may_freeze = False
 
     def load(self, path: str, unroll: bool = True) -> AlbertConfig:

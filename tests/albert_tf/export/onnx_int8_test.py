@@ -9,7 +9,7 @@ import pytest
 import tf_keras
 
 from albert_tf.export import __main__ as export
-from albert_tf.export.onnx import QUANTIZATIONS, onnx_model
+from albert_tf.export.onnx import Onnx, onnx_model
 from albert_tf.graph.onnx.int8_graph import Int8Graph, quantize
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder
@@ -197,7 +197,7 @@ def test_openvino_reads_it(tiny, fake_inputs, changes, tmp_path):
 
 def test_the_command_writes_it(pretrained, tmp_path, fake_inputs):
     folder, inputs, found = tmp_path / "export", fake_inputs(2, 9, (0, 3)), {}
-    for version, quantization in enumerate(QUANTIZATIONS, 1):
+    for version, quantization in enumerate(Onnx.quantizations, 1):
         export.main(
             export.ExportOptions(
                 pretrained, str(folder), version=version, format="onnx", quantization=quantization
@@ -226,7 +226,7 @@ def odd_inputs(config, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.parametrize("quantization", Onnx.quantizations)
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
 def test_any_input_has_an_answer(tiny, quantization, changes):
     config = tiny.replace(**changes)
@@ -240,7 +240,7 @@ def test_any_input_has_an_answer(tiny, quantization, changes):
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.parametrize("quantization", Onnx.quantizations)
 def test_what_cannot_be_answered_is_an_error(tiny, fake_inputs, quantization, positions):
     config = tiny.replace(num_layers=1, positions=positions)
     model = AlbertPretrainer(config).create_weights()
