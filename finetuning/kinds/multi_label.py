@@ -41,7 +41,7 @@ class LabelThresholds(Thresholds[MultiLabelSettings]):
     )
     bound = between("[0, 1]")
     needs, examples = "texts with several labels (multi_label)", "texts"
-    default = {"thresholds": ()}
+    default, default_label = {"thresholds": ()}, "0.5"
     per_label = True
 
     def hold_out(self, examples: Examples, share: float) -> Parts:

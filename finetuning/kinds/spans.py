@@ -26,6 +26,8 @@ class NullThreshold(Thresholds[SpanSettings]):
         "SQuAD 2.0: null scores above it mean no answer; by default the run's task.null_threshold"
     )
     needs, examples = "questions that may have no answer (squad2)", "questions"
+    best_value, at_best = "best_threshold", AT_BEST_THRESHOLD
+    upper_bounds = (*at_best, "best_exact_match", best_value)
 
     def hold_out(self, examples: Examples, share: float) -> Parts:
         """Return the remaining questions, and those of every 1 / share-th context."""
@@ -39,7 +41,7 @@ class NullThreshold(Thresholds[SpanSettings]):
         per_label: bool,
     ) -> float:
         """Return the threshold with the best F1."""
-        return scores["best_threshold"]
+        return scores[self.best_value]
 
     def applied(self, predictions: Sequence[Prediction], task: SpanSettings) -> list[Prediction]:
         """Return the predictions at `task.null_threshold`."""
@@ -94,7 +96,7 @@ class Span(FinetuningKind[SpanSettings]):
 
         given = best = each(predictions)
         if set(dataset.metrics) & set(AT_BEST_THRESHOLD):
-            threshold = dataset.score(predictions, examples)["best_threshold"]
+            threshold = dataset.score(predictions, examples)[self.thresholds.best_value]
             best = each([answered(prediction, threshold) for prediction in predictions])
         return {
             name: deviation(

@@ -28,7 +28,11 @@ class Thresholds(abc.ABC, Generic[SettingsT]):
       metric: the score that chooses the best weights unless `training.metric` is set, since the
         thresholds are chosen after training. None: the dataset's first.
       default: the settings before a choice, with which results are compared. None: without.
+      default_label: these settings in a table.
       per_label: True if each label may have one.
+      best_value: the score that is the best value for the scored examples, if it is one.
+      at_best: scores at that value -> their metrics.
+      upper_bounds: all scores that are chosen on the scored examples, which makes them such.
     """
 
     key: ClassVar[str]
@@ -39,7 +43,11 @@ class Thresholds(abc.ABC, Generic[SettingsT]):
     examples: ClassVar[str]
     metric: ClassVar[str | None] = None
     default: ClassVar[Mapping[str, Any] | None] = None
+    default_label: ClassVar[str] = ""
     per_label: ClassVar[bool] = False
+    best_value: ClassVar[str] = ""
+    at_best: ClassVar[Mapping[str, str]] = {}
+    upper_bounds: ClassVar[Sequence[str]] = ()
 
     @abc.abstractmethod
     def hold_out(self, examples: Examples, share: float) -> Parts:

@@ -13,7 +13,7 @@ from albert_tf.tasks.predictor import task_of
 from finetuning.datasets.dataset import Data, Prediction, Source
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.hub_header import hub_header
-from finetuning.reporting.report import UPPER_BOUNDS
+from finetuning.reporting.report import upper_bounds
 
 
 def write(
@@ -38,7 +38,7 @@ def write(
         f"# {config['name']}",
         _origin(run, config, source, result),
         f"## Scores on `{name}`",
-        _scores(result),
+        _scores(task.kind, result),
         _explanation(data, result),
         "![loss](plots/loss.png) ![dev](plots/dev.png)",
         *FINETUNING[task.kind].card_sections(task, predictions, examples),
@@ -64,13 +64,11 @@ def _origin(
     )
 
 
-def _scores(result: Mapping[str, Any]) -> str:
+def _scores(kind: str, result: Mapping[str, Any]) -> str:
     """Return the scores on all dev sets, with the errors and baselines that are known."""
-    beside = {
-        "standard error": "standard_errors",
-        "baseline": "baselines",
-        "at threshold 0.5": "at_default_threshold",
-    }
+    beside = {"standard error": "standard_errors", "baseline": "baselines"}
+    if thresholds := FINETUNING[kind].thresholds:
+        beside[f"at threshold {thresholds.default_label}"] = "at_default_threshold"
     columns = {title: result[key] for title, key in beside.items() if key in result}
     rows = [
         (
@@ -94,7 +92,7 @@ def _explanation(data: Data, result: Mapping[str, Any]) -> str:
         parts.append(f"The scores are computed in float32, those of the plots in {precision}.")
     if "thresholds" in result:
         parts.append(result["thresholds"])
-    if bounds := [f"`{name}`" for name in UPPER_BOUNDS if name in result]:
+    if bounds := [f"`{name}`" for name in upper_bounds(data.task.kind, result)]:
         parts.append(f"Chosen on these same examples, and so upper bounds: {', '.join(bounds)}.")
     if evaluations > 1:
         parts.append(

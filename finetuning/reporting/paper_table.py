@@ -15,9 +15,9 @@ from albert_tf.runtime.files.log_rows import has_numbers
 from albert_tf.runtime.report_text import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import DATASETS
+from finetuning.reporting import part_scores
 from finetuning.reporting.bag_of_words import has_baseline
 from finetuning.reporting.intact_results import require_intact
-from finetuning.reporting.part_scores import AT_DEV_THRESHOLD
 
 CONSTANT = "always the same answer"
 BAG_OF_WORDS = "bag-of-words"  # a row without an encoder
@@ -156,7 +156,7 @@ def _columns(task: str, part: str) -> dict[str, tuple[str, ...]]:
     if part == "dev":
         return {task + end: names for end, names in columns.items()}
     return {
-        task + end: tuple(AT_DEV_THRESHOLD.get(name, name) for name in names)
+        task + end: tuple(part_scores.name_of(dataset.kind, name) for name in names)
         for end, names in columns.items()
     }
 

@@ -17,11 +17,12 @@ from finetuning.reporting.intact_results import read_result, require_intact
 
 _RULES = 2  # of scoring; evaluations that were kept under others are made again
 
-# SQuAD 2.0's scores at the best threshold of the scored examples -> at the best one of dev.
-AT_DEV_THRESHOLD = {
-    "best_f1": "f1_at_dev_threshold",
-    "exact_match_at_best_f1": "exact_match_at_dev_threshold",
-}
+
+def name_of(kind: str, metric: str) -> str:
+    """Return the name that a metric of a dev part has on another part."""
+    thresholds = FINETUNING[kind].thresholds
+    plain = thresholds.at_best.get(metric) if thresholds else None
+    return f"{plain}_at_dev_threshold" if plain else metric
 
 
 def read(task: Dataset, source: Source, part: str) -> Data:
@@ -64,8 +65,8 @@ def scores_of(
 ) -> dict[str, Any]:
     """Return the scores of predictions for the only part in `data.dev`.
 
-    In place of SQuAD 2.0's scores at the threshold that is best for the part itself, it has those
-    at the best threshold of the dev part, under the names of `AT_DEV_THRESHOLD`.
+    In place of scores at the threshold that is best for the part itself, such as SQuAD 2.0's, it
+    has those at the best threshold of the dev part, under the names of `name_of`.
 
     Args:
       task: the task.
@@ -81,21 +82,21 @@ def scores_of(
         return values | report.baselines_and_errors(task, data, part, answers, metric)
 
     result = scores(predictions)
-    if (threshold := on_dev.get("best_threshold")) is None:
-        return result
     thresholds = FINETUNING[task.kind].thresholds
-    assert thresholds is not None
-    other = scores(thresholds.applied(predictions, thresholds.at(data.task, threshold)))
-    metric = AT_DEV_THRESHOLD.get(metric, metric)
-    fixed = _at_dev_threshold(result, other) | {"metric": metric}
+    if thresholds is None or thresholds.best_value not in on_dev:
+        return result
+    section = thresholds.at(data.task, on_dev[thresholds.best_value])
+    other = scores(thresholds.applied(predictions, section))
+
+    def fixed_of(own: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values at the run's own threshold, with those at dev's under other names."""
+        kept = {name: value for name, value in own.items() if name not in thresholds.upper_bounds}
+        names = thresholds.at_best.items()
+        return kept | {name_of(task.kind, best): others[plain] for best, plain in names}
+
+    metric = name_of(task.kind, metric)
+    fixed = fixed_of(result, other) | {"metric": metric}
     for key in {"baselines", "standard_errors"} & result.keys():
-        values = _at_dev_threshold(result[key], other[key])
+        values = fixed_of(result[key], other[key])
         fixed |= {key: values, key.removesuffix("s"): values[metric]}
     return fixed
-
-
-def _at_dev_threshold(own: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values at the run's own threshold, with those at another one under other names."""
-    kept = {name: value for name, value in own.items() if name not in report.UPPER_BOUNDS}
-    names = report.AT_BEST_THRESHOLD.items()
-    return kept | {AT_DEV_THRESHOLD[best]: other[name] for best, name in names}

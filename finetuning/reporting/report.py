@@ -12,11 +12,7 @@ from albert_tf.runtime.files import outputs
 from albert_tf.runtime.report_text import markdown_table
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.scores.metrics import is_known
-from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD
 from finetuning.kinds.registry import FINETUNING
-
-# All values that are chosen on the scored examples, which makes them upper bounds.
-UPPER_BOUNDS = (*AT_BEST_THRESHOLD, "best_exact_match", "best_threshold")
 
 
 def fingerprint(data: Data) -> str:
@@ -124,6 +120,12 @@ def write_predictions(
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
+def upper_bounds(kind: str, scores: Mapping[str, Any]) -> list[str]:
+    """Return the names of the scores that are chosen on the scored examples."""
+    thresholds = FINETUNING[kind].thresholds
+    return [name for name in thresholds.upper_bounds if name in scores] if thresholds else []
+
+
 def scores_if_known(
     task: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> str | None:
@@ -132,7 +134,7 @@ def scores_if_known(
         return None
     scores = task.score(predictions, examples)
     shown = {name: f"{name} {value:.4f}" for name, value in scores.items()}
-    bounds = [shown.pop(name) for name in UPPER_BOUNDS if name in shown]
+    bounds = [shown.pop(name) for name in upper_bounds(task.kind, scores)]
     text = ", ".join(shown.values())
     return f"{text}; chosen on these same examples: {', '.join(bounds)}" if bounds else text
 
@@ -142,8 +144,8 @@ def with_error(value: float, error: float | None) -> str:
     return f"{value:.4f} ± {error:.4f}" if error else f"{value:.4f}"
 
 
-def line(result: Mapping[str, Any]) -> str:
-    """Return a result in one line."""
+def line(kind: str, result: Mapping[str, Any]) -> str:
+    """Return the result of a model of a kind in one line."""
     metric = result["metric"]
     error = result.get("standard_errors", {}).get(metric)
     text = f"dev {metric} {with_error(result[metric], error)}"
@@ -153,9 +155,11 @@ def line(result: Mapping[str, Any]) -> str:
     precision = result.get("training_precision", "float32")
     if precision != "float32":
         text += f", computed in float32 (during training: {precision})"
-    if "at_default_threshold" in result:
-        pairs = result["at_default_threshold"].items()
-        shown = (f"{name} {result[name]:.4f} (at 0.5: {value:.4f})" for name, value in pairs)
+    if (thresholds := FINETUNING[kind].thresholds) and "at_default_threshold" in result:
+        shown = (
+            f"{name} {result[name]:.4f} (at {thresholds.default_label}: {value:.4f})"
+            for name, value in result["at_default_threshold"].items()
+        )
         text += f"; with the chosen thresholds {', '.join(shown)}"
     return text
 

@@ -92,7 +92,7 @@ class Finetuner:
         run_config = self._config_of(config, run, source)
         run.check(run_config)
         self._require_same_vocabulary(run)
-        if _is_complete(run):
+        if _is_complete(run, self.task.kind):
             return
         is_chief = devices.is_chief(self.strategy)
         if source.train:
@@ -115,7 +115,7 @@ class Finetuner:
         if is_chief:  # all checks have passed
             run.begin(run_config, self.tokenizer)
         with run.locked() if is_chief else contextlib.nullcontext(), writing(run.path):
-            if _is_complete(run):  # by another process, since the first check
+            if _is_complete(run, self.task.kind):  # by another process, since the first check
                 return
             evaluate = self._evaluation(config.training)
             with devices.precision_policy(config.training.precision):
@@ -271,7 +271,7 @@ class Finetuner:
         card.write(run, self.data, self.source, result, predictions)
         run.finish(result)
         shutil.rmtree(run.training_path, ignore_errors=True)
-        print(f"{run.path}: {report.line(result)}")
+        print(f"{run.path}: {report.line(self.task.kind, result)}")
         if note := report.empty_note(self.task.kind, predictions, examples, result["steps"]):
             print(note)
 
@@ -282,7 +282,7 @@ def _thresholds(task: Dataset) -> Thresholds:
     return found
 
 
-def _is_complete(run: RunDir) -> bool:
+def _is_complete(run: RunDir, kind: str) -> bool:
     if run.is_complete:
-        print(f"{run.path} is already complete: {report.line(read_result(run))}")
+        print(f"{run.path} is already complete: {report.line(kind, read_result(run))}")
     return run.is_complete

@@ -266,10 +266,15 @@ def test_what_the_scores_are_worth(start: str, tmp_path: pathlib.Path):
     chosen = text(
         training_precision="mixed_bfloat16",
         thresholds="The best for 17.",
-        at_default_threshold={"accuracy": 0.25},
     )
-    assert "|  | value | standard error | baseline | at threshold 0.5 |" in chosen
-    assert "| accuracy | 1.0000 | 0.0000 | 0.5000 | 0.2500 |" in chosen
     assert "in float32, those of the plots in mixed_bfloat16. The best for 17." in chosen
     few = text(evaluations=1, dev_examples=29)
     assert "29 examples, too few for standard errors" in few and "same examples" not in few
+
+
+def test_scores_beside_those_at_the_default_threshold():
+    scores = {"macro_f1": 0.5, "average_precision": 0.4}
+    table = card._scores("multi_label", scores | {"at_default_threshold": {"macro_f1": 0.25}})
+    assert "|  | value | at threshold 0.5 |" in table
+    assert "| macro_f1 | 0.5000 | 0.2500 |" in table
+    assert "| average_precision | 0.4000 |  |" in table

@@ -90,7 +90,7 @@ def test_few_examples_and_equal_ones_have_no_error(given: str, text: str):
     result = result_of(task, data, parts, rows, "accuracy", 1)
     assert ("standard_error" in result) == ("standard_errors" in result) == (len(given) == 30)
     constant = "a constant answer, chosen in training: 1.0000"
-    assert line(result) == f"dev accuracy {text} examples ({constant})"
+    assert line("classifier", result) == f"dev accuracy {text} examples ({constant})"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_scores_at_the_default_threshold():
     found = at_default(task, section, answers, examples)
     assert found == pytest.approx({"macro_f1": 1 / 3, "micro_f1": 1 / 2})
     result = {"metric": "macro_f1", "dev_examples": 2, **task.score(answers, examples)}
-    text = line(result | {"at_default_threshold": found})
+    text = line("multi_label", result | {"at_default_threshold": found})
     assert "chosen thresholds macro_f1 0.6667 (at 0.5: 0.3333), micro_f1 0.6667 (at 0.5: 0." in text
 
 
@@ -169,7 +169,7 @@ def test_scores_at_the_default_threshold():
 )
 def test_another_precision_than_in_training_is_named(precision: str, clause: str):
     result = {"metric": "f1", "f1": 0.5, "dev_examples": 2, "training_precision": precision}
-    assert line(result) == f"dev f1 0.5000 over 2 examples{clause}"
+    assert line("span", result) == f"dev f1 0.5000 over 2 examples{clause}"
 
 
 def test_a_model_that_predicts_nothing_is_noted():
