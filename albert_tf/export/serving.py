@@ -109,12 +109,12 @@ def write_warm_up(
 def _value(spec: tf.TensorSpec, text: str, width: int) -> np.ndarray:
     """Return one row for an input of a signature: `text`, or int32 ones of length `width`.
 
-    Options are texts in a second dimension, two of them; `num_options` is their number.
+    Of texts in a second dimension there are two, and an int32 vector has their number.
     """
     if spec.dtype == tf.string:
         sizes = [2 if size is None else size for size in spec.shape[1:]]
         return np.broadcast_to(np.array(text, object), [1, *sizes])
-    if spec.name == "num_options":
+    if spec.shape.rank == 1:
         return np.array([2], np.int32)
     return np.ones([1, *(width if size is None else size for size in spec.shape[1:])], np.int32)
 

@@ -1,6 +1,6 @@
 """What Hugging Face's transformers has for a kind of task: a class, and labels in its config."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeAlias
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from albert_tf.tasks.task_settings import SettingsT
 
 Weights: TypeAlias = Mapping[str, np.ndarray]  # by our names
+MOST_LABELS = 2**20
 
 
 class TransformersHead(Generic[SettingsT]):
@@ -16,7 +17,9 @@ class TransformersHead(Generic[SettingsT]):
     Args:
       architecture: the name of the class.
       problem_type: its `problem_type`, if several kinds have one class.
-      label_counts: the numbers of labels that the kind may have; None: its config has no labels.
+      label_counts: the numbers of labels that the kind may have; empty: its config has none.
+      layer: our name of the head's dense layer, and theirs.
+      per_label: settings with a value for each label.
       has_pooler: True if the class has a pooler.
       open_settings: settings that a folder made elsewhere does not state and a user may set.
     """
@@ -25,12 +28,15 @@ class TransformersHead(Generic[SettingsT]):
         self,
         architecture: str,
         problem_type: str | None = None,
-        label_counts: Callable[[int], bool] | None = None,
+        label_counts: range = range(0),
+        layer: tuple[str, str] = ("head", "classifier"),
+        per_label: Sequence[str] = (),
         has_pooler: bool = True,
         open_settings: Sequence[str] = ("seq_length",),
     ) -> None:
         self.architecture, self.problem_type = architecture, problem_type
         self.label_counts, self.has_pooler = label_counts, has_pooler
+        self.layer, self.per_label = layer, per_label
         self.open_settings = open_settings
 
     def refusal(self, task: SettingsT) -> str | None:

@@ -15,13 +15,12 @@ from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.tasks.kind import Kind
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_settings import TaskSettings
-from albert_tf.tasks.transformers_head import TransformersHead
+from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
 
 SECTION = "albert_tf_task"
-_MOST_LABELS = 2**20
 # kind -> its class
 CLASSES = {name: kind.transformers for name, kind in KINDS.items() if kind.transformers}
-HEADS = ("classifier.", "qa_outputs.")  # prefixes of their heads' weights
+HEADS = (*dict.fromkeys(f"{each.layer[1]}." for each in CLASSES.values()),)  # weights' prefixes
 _WITHOUT_HEAD = "drop its head with --ignore=head --allow_missing=mlm_head,pair_head."
 
 
@@ -102,7 +101,7 @@ def read(
     of_class = [name for name, each in CLASSES.items() if each.architecture == architecture]
     if not of_class or any(map(policy.ignores, (HEAD, *HEADS))):
         return None, ()
-    has_labels = CLASSES[of_class[0]].label_counts is not None
+    has_labels = bool(CLASSES[of_class[0]].label_counts)
     labels = _labels(values, source) if has_labels else ()
     kind = of_class[0]
     if CLASSES[kind].problem_type:
@@ -120,11 +119,14 @@ def _written(section: Any, kind: Kind, theirs: Mapping[str, Any]) -> Mapping[str
     """Return the settings that we wrote, unless they are of another kind or of other labels."""
     if not isinstance(section, Mapping) or section.get("kind") != kind.name:
         return {}
-    thresholds, labels = section.get("thresholds"), theirs.get("labels", ())
-    is_same = section.get("labels") == list(labels)
-    if not is_same or not isinstance(thresholds, list) or len(thresholds) != len(labels):
-        return {key: value for key, value in section.items() if key != "thresholds"}
-    return section
+    labels = list(theirs.get("labels", ()))
+
+    def is_of_labels(value: Any) -> bool:
+        is_same = section.get("labels") == labels
+        return is_same and isinstance(value, list) and len(value) == len(labels)
+
+    per_label = CLASSES[kind.name].per_label
+    return {k: v for k, v in section.items() if k not in per_label or is_of_labels(v)}
 
 
 def _settings_of_labels(
@@ -146,13 +148,14 @@ def in_our_order(
 
     `run_ner.py` of transformers sorts its tags: all B before all I, and O last.
     """
-    if task is None or not CLASSES[task.kind].label_counts:
+    found = _class_of(task)
+    if task is None or found is None or not found.label_counts:
         return tensors
-    theirs, ours = _labels(values, source), CLASSES[task.kind].labels(task)
+    theirs, ours = _labels(values, source), found.labels(task)
     if {*theirs} != {*ours}:  # a number's label has any name
         return tensors
     rows, ordered = [theirs.index(label) for label in ours], dict(tensors)
-    for name in ("classifier.weight", "classifier.bias"):
+    for name in (f"{found.layer[1]}.weight", f"{found.layer[1]}.bias"):
         if name in ordered and len(ordered[name]) == len(theirs):
             ordered[name] = ordered[name][rows]
     return ordered
@@ -166,15 +169,21 @@ def _kind_of_problem(
         problem_type = "regression" if len(labels) == 1 else "single_label_classification"
     for kind in kinds:
         found = CLASSES[kind]
-        if found.problem_type == problem_type and found.label_counts(len(labels)):
+        if found.problem_type == problem_type and len(labels) in found.label_counts:
             return kind
-    raise InputError(
-        f"{source!r}: `problem_type` must be regression with one label, "
-        "single_label_classification with several or multi_label_classification with any number; "
-        "other heads are not supported. Received: "
-        f"{problem_type!r} with {len(labels)}. To read only the encoder, pass --ignore=head "
-        "--allow_missing=mlm_head,pair_head."
+    *possible, last = (
+        f"{CLASSES[kind].problem_type} with {_shown(CLASSES[kind].label_counts)}" for kind in kinds
     )
+    raise InputError(
+        f"{source!r}: `problem_type` must be {', '.join(possible)} or {last}; other heads are not "
+        f"supported. Received: {problem_type!r} with {len(labels)}. To read only the encoder, pass "
+        "--ignore=head --allow_missing=mlm_head,pair_head."
+    )
+
+
+def _shown(counts: range) -> str:
+    """Return numbers of labels in words."""
+    return f"{counts.start} or more labels" if len(counts) > 1 else f"{counts.start} label"
 
 
 def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
@@ -182,9 +191,9 @@ def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
     numbered = values.get("id2label")
     if numbered is None:
         count = values.get("num_labels", values.get("_num_labels", 2))
-        if type(count) is not int or not 0 < count <= _MOST_LABELS:
+        if type(count) is not int or not 0 < count <= MOST_LABELS:
             raise InputError(
-                f"{source!r}: `num_labels` must be a number from 1 to {_MOST_LABELS:,}. "
+                f"{source!r}: `num_labels` must be a number from 1 to {MOST_LABELS:,}. "
                 f"Received: {shortened(count)}."
             )
         return tuple(f"LABEL_{number}" for number in range(count))

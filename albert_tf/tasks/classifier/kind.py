@@ -14,7 +14,7 @@ from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.texts import TextKind
-from albert_tf.tasks.transformers_head import TransformersHead
+from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
 
@@ -27,7 +27,7 @@ class Classifier(TextKind[ClassifierSettings]):
     transformers = TransformersHead(
         "AlbertForSequenceClassification",
         "single_label_classification",
-        lambda count: count > 1,
+        range(2, MOST_LABELS + 1),
         open_settings=TextKind.open_settings,
     )
 

@@ -20,7 +20,7 @@ from albert_tf.tasks.multi_label.model import (
 from albert_tf.tasks.multi_label.module import MultiLabelModule
 from albert_tf.tasks.probabilities import logit, sigmoid
 from albert_tf.tasks.texts import TextKind
-from albert_tf.tasks.transformers_head import TransformersHead
+from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
 
@@ -32,7 +32,8 @@ class MultiLabel(TextKind[MultiLabelSettings]):
     transformers = TransformersHead(
         "AlbertForSequenceClassification",
         "multi_label_classification",
-        lambda count: count > 0,
+        range(1, MOST_LABELS + 1),
+        per_label=("thresholds",),
         open_settings=TextKind.open_settings,
     )
 

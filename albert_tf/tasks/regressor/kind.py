@@ -60,7 +60,7 @@ class Regressor(TextKind[RegressorSettings]):
     transformers = _Head(
         "AlbertForSequenceClassification",
         "regression",
-        lambda count: count == 1,
+        range(1, 2),
         open_settings=TextKind.open_settings,
     )
 

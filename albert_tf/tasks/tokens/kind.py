@@ -13,7 +13,7 @@ from albert_tf.tasks.tokens.entities import decode_tokens
 from albert_tf.tasks.tokens.features import TokenFeatures, featurize_tokens
 from albert_tf.tasks.tokens.model import TokenClassifier, TokenSettings
 from albert_tf.tasks.tokens.module import TokenClassifierModule
-from albert_tf.tasks.transformers_head import TransformersHead
+from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
 
@@ -43,7 +43,7 @@ class Tokens(Kind[TokenSettings]):
     takes_strings = True
     transformers = _Head(
         "AlbertForTokenClassification",
-        label_counts=lambda count: count > 0,
+        label_counts=range(1, MOST_LABELS + 1),
         has_pooler=False,
         open_settings=("seq_length", "doc_stride"),
     )

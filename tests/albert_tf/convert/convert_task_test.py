@@ -250,8 +250,14 @@ class TestFoldersOfOthers:
             ({"id2label": {"0": "a", "1": "b"}}, r"classifier.bias \[3\], expected \[2\]"),
             ({"id2label": None}, r"classifier.weight \[3, 32\], expected \[2, 32\]"),
             ({"id2label": None, "num_labels": 10**9}, "a number from 1 to 1,048,576. Received: 10"),
-            ({"problem_type": "ranking"}, "or multi_label_classification .* 'ranking' with 3"),
-            ({"problem_type": "regression"}, "problem_type` must be regression with one label"),
+            (
+                {"problem_type": "ranking"},
+                "2 or more labels, multi_label_classification .* 'ranking' with 3",
+            ),
+            (
+                {"problem_type": "regression"},
+                "must be single_.* or regression with 1 label; .*'regression' with 3",
+            ),
             (
                 {"architectures": ["AlbertForQuestionAnswering"]},
                 "2 missing.*qa_outputs.*2 unexpected.*classifier",
