@@ -32,7 +32,7 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict, task_of
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.progress import Progress
-from finetuning.datasets import dataset_of, reading_of
+from finetuning.datasets import DATASETS, reading_of
 from finetuning.datasets.dataset import Data, Dataset, source_of
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.notes import notes_of
@@ -223,7 +223,7 @@ def _common_task(paths: Sequence[str]) -> tuple[Dataset, Any]:
             )
     if any(section.reads_windows for section in sections):
         _require_same_windows(paths, sections)
-    return dataset_of(answers[0][0], reading_of(paths[0])), sections[0]
+    return DATASETS[answers[0][0]].with_reading(reading_of(paths[0])), sections[0]
 
 
 def _require_same_windows(paths: Sequence[str], sections: Sequence[Any]) -> None:

@@ -43,7 +43,7 @@ from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from albert_tf.text.unknown_pieces import UnknownPieces
-from finetuning.datasets import DATASETS, OWN, dataset_name, dataset_of, reading_of
+from finetuning.datasets import DATASETS, OWN, dataset_name, reading_of
 from finetuning.datasets.dataset import Source, source_of
 from finetuning.datasets.selection import read_part
 from finetuning.datasets.text_classification import open_part
@@ -162,7 +162,8 @@ def _with_thresholds(task: Any, options: PredictOptions) -> Any:
 def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
     name = dataset_name(options.run_dir, options.task)
     reading = reading_of(options.run_dir, name)
-    task, source = dataset_of(name, reading), source_of(options.data_dir, options.tfds, reading)
+    task = DATASETS[name].with_reading(reading)
+    source = source_of(options.data_dir, options.tfds, reading)
     examples = read_part(task, source, str(options.part), predictor.task)
     if options.dry_run:
         print(f"{options.run_dir}: {len(examples):,} examples in part {options.part} of {name}")

@@ -1,7 +1,5 @@
 """The fine-tuning tasks by name."""
 
-import dataclasses
-
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
@@ -26,7 +24,7 @@ OWN: dict[str, Dataset] = {
 }
 DATASETS: dict[str, Dataset] = {**GLUE, **SQUAD, **RACE, "swag": Swag(), **OWN}
 # The tasks with a training part.
-TRAINED = {name: task for name, task in DATASETS.items() if name != "ax"}
+TRAINED = {name: task for name, task in DATASETS.items() if not task.trained_on}
 
 
 def trained_dataset(name: str, flag: str) -> Dataset:
@@ -35,10 +33,10 @@ def trained_dataset(name: str, flag: str) -> Dataset:
     Raises:
       InputError: the name is unknown, or the task has no training part.
     """
-    if name == "ax":
+    if name in DATASETS and (other := DATASETS[name].trained_on):
         raise InputError(
-            f"{flag}: ax has no training part. Fine-tune on mnli, then pass --task=ax to "
-            "finetuning.predict."
+            f"{flag}: {name} has no training part. Fine-tune on {other}, then pass --task={name} "
+            "to finetuning.predict."
         )
     if name not in TRAINED:
         raise InputError(f"{flag}: {settings.unknown_key(name, TRAINED, 'task')}")
@@ -75,11 +73,3 @@ def reading_of(run_dir: str, name: str | None = None) -> Reading:
     if name not in (None, config.get("name")):
         return Reading()
     return settings.from_dict(Reading, config.get("reading", {}), "reading.")
-
-
-def dataset_of(name: str, reading: Reading) -> Dataset:
-    """Return the dataset `name`, which writes several labels with the separator that it reads."""
-    task = DATASETS[name]
-    if isinstance(task, MultiLabel):
-        return dataclasses.replace(task, separator=reading.label_separator)
-    return task

@@ -116,6 +116,8 @@ class Dataset(abc.ABC):
       options: the options of `finetuning.train` about its files, attributes of `Reading`.
       columns: the columns of `finetuning.table`: the end of the title -> its metrics. The mean of
         the first column's counts in the average. Empty: one column with the first metric.
+      language: the code of the texts' language. None: they may be in any.
+      trained_on: the dataset to train on instead, if this one has no training part.
     """
 
     kind: str
@@ -123,6 +125,12 @@ class Dataset(abc.ABC):
     recipe: Mapping[str, Any] = {}
     options: tuple[str, ...] = ()
     columns: Mapping[str, tuple[str, ...]] = {}
+    language: str | None = None
+    trained_on: str | None = None
+
+    def with_reading(self, reading: Reading) -> "Dataset":
+        """Return the dataset as it writes submissions of runs with this reading."""
+        return self
 
     @abc.abstractmethod
     def read(self, source: Source) -> Data:

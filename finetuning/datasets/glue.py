@@ -63,7 +63,7 @@ class GlueTask(LabeledTexts):
     Attributes:
       name: the name of the folder, of the submission and in messages.
       tfds: the name in TFDS, under `glue/`.
-      recipe: the paper's settings; empty if there is no training part.
+      recipe: the paper's settings.
       labels: the labels in the order of the logits; empty if the task predicts a score from 0 to 5.
       texts: the columns of the text or texts.
       metrics: the names of the metrics; the first one chooses the best weights.
@@ -73,6 +73,7 @@ class GlueTask(LabeledTexts):
       official: part -> file of the dataset's own distribution, read if there is none of GLUE's.
       lenient: accept empty texts and skip training and dev rows that are too short, as the official
         readers do; the released files contain both.
+      trained_on: the task to train on instead, if there is no training part.
     """
 
     name: str
@@ -86,6 +87,9 @@ class GlueTask(LabeledTexts):
     headless: tuple[str, ...] = ()
     official: Mapping[str, str] = dataclasses.field(default_factory=dict)
     lenient: bool = False
+    trained_on: str | None = None
+
+    language = "en"
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples.
@@ -93,10 +97,10 @@ class GlueTask(LabeledTexts):
         Raises:
           InputError: there is no training part, or a row is invalid.
         """
-        if not self.recipe:
+        if self.trained_on:
             raise InputError(
-                f"--task: {self.tfds} has no training part. Train on mnli, and predict {self.tfds} "
-                "with that run."
+                f"--task: {self.tfds} has no training part. Train on {self.trained_on}, and "
+                f"predict {self.tfds} with that run."
             )
         return super().read(source)
 
@@ -286,5 +290,6 @@ GLUE = {
         metrics=("mcc", "accuracy"),
         dev=("diagnostic-full",),
         test="diagnostic",
+        trained_on="mnli",
     ),
 }

@@ -57,6 +57,10 @@ class MultiLabel(Dataset):
     options = ("text_column", "label_column", "label_separator")
     columns = {"": ("macro_f1",), ", average precision": ("average_precision",)}
 
+    def with_reading(self, reading: Reading) -> "MultiLabel":
+        """Return the dataset that writes labels with the separator that it reads."""
+        return dataclasses.replace(self, separator=reading.label_separator)
+
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print the frequency of each label."""
         table = open_part(source, "train")

@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from finetuning.datasets.choices.race import RACE
-from finetuning.datasets.glue import GLUE
+from finetuning.datasets import DATASETS
 from finetuning.kinds.registry import FINETUNING
 
 # The Hub's names of metrics.
@@ -34,8 +33,7 @@ def hub_header(
 ) -> str:
     """Return the header, between lines of three hyphens.
 
-    The language is that of the benchmarks; a user's own texts, and files in SQuAD's layout, may be
-    in any. The license is unknown.
+    The language is the dataset's, if it has one. The license is unknown.
 
     Args:
       path: the run's folder, after which the model is named.
@@ -58,7 +56,7 @@ def hub_header(
         for suffix in (f"_{part}" if number else "",)
     ]
     header = {
-        **({"language": "en"} if name in {**GLUE, **RACE, "swag": None} else {}),
+        **({"language": language} if (language := DATASETS[name].language) else {}),
         "library_name": "albert_tf",
         "tags": ["albert", "tensorflow", name],
         "pipeline_tag": task,

@@ -21,6 +21,8 @@ class Swag(ChoiceDataset):
     the options.
     """
 
+    language = "en"
+
     def read(self, source: Source) -> Data:
         """Read the training and dev examples."""
         train = _read(source, "train")

@@ -12,7 +12,7 @@ import pytest
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label.model import label_indices
-from finetuning.datasets import DATASETS, dataset_of
+from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.multi_label import MultiLabel
 from tests.finetuning.datasets.text_classification_test import write
@@ -193,12 +193,12 @@ def test_the_submission(tmp_path: pathlib.Path):
     ]
     TASK.write_submission(str(out), predictions, [])
     assert out.read_text() == "index\tprediction\n0\tlove; or so,joy\n1\t\n"
-    other = dataset_of("multi_label", Reading(label_separator=";"))
+    other = DATASETS["multi_label"].with_reading(Reading(label_separator=";"))
     out.unlink()
     with pytest.raises(InputError, match=r"separator ';'\. Received: 'love; or so'"):
         other.write_submission(str(out), predictions, [])
     assert not out.exists()
-    assert dataset_of("cola", Reading()) is DATASETS["cola"]
+    assert DATASETS["cola"].with_reading(Reading()) is DATASETS["cola"]
 
 
 def test_goemotions(shared_data: pathlib.Path, tmp_path: pathlib.Path, capsys):
