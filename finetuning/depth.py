@@ -43,12 +43,16 @@ _BATCHES = (1, 32)
 Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 
 
+def _kinds_with(option: str) -> list[str]:
+    return [name for name, kind in KINDS.items() if option in kind.options]
+
+
 @dataclasses.dataclass(frozen=True)
 class DepthOptions(commands.CommandOptions):
     """The command line of `finetuning.depth`."""
 
     run_dir: str = commands.option(
-        "a fine-tuned classifier, single-label or multi-label", path=True
+        f"a fine-tuned run of kind {' or '.join(_kinds_with('depths'))}", path=True
     )
     data_dir: str | None = commands.option("the folder of its dataset's files", None, path=True)
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
@@ -67,17 +71,17 @@ def main(options: DepthOptions) -> None:
     """Print the table of depths."""
     predictor = load_predictor(options.run_dir)
     kind = predictor.task.kind
-    tuned, exits_early = FINETUNING[kind], "patience" in KINDS[kind].options
-    if "depths" not in KINDS[kind].options:
-        allowed = (name for name, each in KINDS.items() if "depths" in each.options)
+    tuned, early = FINETUNING[kind], _kinds_with("patience")
+    if kind not in (allowed := _kinds_with("depths")):
         raise InputError(
             f"--run_dir={options.run_dir} must be of kind {' or '.join(allowed)}. Received: a run "
             f"of kind {kind!r}."
         )
-    if options.patience and not exits_early:
+    if options.patience and kind not in early:
         raise InputError(
-            "--patience is for classifiers, whose texts leave early once a single label is stable. "
-            f"Received: {options.patience}, and a run of kind {kind!r}. Leave it out."
+            f"--patience is for runs of kind {' or '.join(early)}, whose texts leave early once a "
+            f"single label is stable. Received: {options.patience}, and a run of kind {kind!r}. "
+            "Leave it out."
         )
     if predictor.task.long_texts != "cut":
         raise InputError(
@@ -88,7 +92,7 @@ def main(options: DepthOptions) -> None:
     task = DATASETS[name]
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
-    given = options.patience if exits_early else ""
+    given = options.patience if kind in early else ""
     patience = _numbers("--patience", _patience(config, given))
     classifiers = _make_classifiers(
         predictor, [k for k in depths if k != config.num_layers], patience

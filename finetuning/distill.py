@@ -22,6 +22,7 @@ all three. The sequence length is the teacher's, unless --set task.seq_length ov
 """
 
 import dataclasses
+import operator
 import os
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -52,6 +53,13 @@ from finetuning.training.starting_point import StartingPoint, resolve
 
 LOSSES = ("cross_entropy", "mse")
 _KINDS = tuple(name for name, kind in FINETUNING.items() if kind.can_be_taught)
+# A setting -> the student's only value, and why.
+_REQUIRED = {
+    "task.long_texts": ("cut", "the teacher provides an output for each text, not for its windows"),
+    "task.exit_losses": (False, "the teacher provides outputs of its last layer only"),
+    "training.class_weights": ("none", "the student learns the teacher's outputs"),
+    "training.threshold_share": (0, "the student has the teacher's thresholds"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,26 +149,7 @@ class _Distillation:
         self.identity = teacher.identity_of(options.teacher, self.texts())
         data = dataclasses.replace(self.data, task=teaching)  # with the teacher's sequence length
         config = resolve(self.start, data, {}, options.set, options.device)
-        if config.task.long_texts != "cut":
-            raise InputError(
-                "`task.long_texts` must be cut here: the teacher provides an output for each text, "
-                f"not for its windows. Received: {config.task.long_texts}."
-            )
-        if config.task.exit_losses:
-            raise InputError(
-                "`task.exit_losses` must be false here: the teacher provides outputs of its last "
-                "layer only. Leave it out, and set it for fine-tuning."
-            )
-        if config.training.class_weights != "none":
-            raise InputError(
-                "`training.class_weights` must be none here: the student learns the teacher's "
-                "outputs. Leave it out, and set it for fine-tuning."
-            )
-        if config.training.threshold_share:
-            raise InputError(
-                "`training.threshold_share` must be 0 here: the student has the teacher's "
-                "thresholds. Leave it out, and set it for fine-tuning."
-            )
+        _require_teachable(config)
         # Student and control take the same steps: epochs are passes over the teacher's texts.
         plan = Plan.of(config.training, self.identity["count"])
         training = dataclasses.replace(config.training, **dataclasses.asdict(plan))
@@ -262,6 +251,15 @@ def _check(options: DistillOptions) -> None:
             "--device=multi_worker: distillation runs in one process, on all of its devices. Pass "
             "auto, cpu, gpu or tpu."
         )
+
+
+def _require_teachable(config: FinetuneConfig) -> None:
+    for key, (value, why) in _REQUIRED.items():
+        if (found := operator.attrgetter(key)(config)) != value:
+            raise InputError(
+                f"`{key}` must be {str(value).lower()} here: {why}. Received: "
+                f"{str(found).lower()}. Leave it out, and set it for fine-tuning."
+            )
 
 
 def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:

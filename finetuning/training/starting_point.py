@@ -186,14 +186,15 @@ def _require_applicable(task: TaskSettings, training: TrainingConfig) -> None:
     per_label = bool(kind.thresholds and kind.thresholds.per_label)
     if training.threshold_per_label and not (share and per_label):
         raise ConfigError(
-            "`training.threshold_per_label` requires texts with several labels (multi_label) and "
-            f"`training.threshold_share`. Received: a task of kind {task.kind!r} and "
-            f"{share}."
+            "`training.threshold_per_label` requires "
+            f"{' or '.join(each.needs for each in THRESHOLDS.values() if each.per_label)} and "
+            f"`training.threshold_share`. Received: a task of kind {task.kind!r} and {share}."
         )
     if training.class_weights != "none" and not kind.has_class_weights:
         raise ConfigError(
-            "`training.class_weights` requires a classifier. Received: "
-            f"{training.class_weights!r}, for a task of kind {task.kind!r}."
+            "`training.class_weights` requires a task of kind "
+            f"{' or '.join(name for name, each in FINETUNING.items() if each.has_class_weights)}. "
+            f"Received: {training.class_weights!r}, for a task of kind {task.kind!r}."
         )
 
 

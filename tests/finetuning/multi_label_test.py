@@ -169,7 +169,7 @@ def test_an_ensemble_averages_probabilities_and_thresholds(
 
 
 def test_what_has_no_table_of_depths(runs: pathlib.Path, data: pathlib.Path, start: str, tmp_path):
-    with pytest.raises(InputError, match="--patience is for classifiers"):
+    with pytest.raises(InputError, match="--patience is for runs of kind classifier, whose"):
         depth.main(depth.DepthOptions(str(runs / "0"), str(data), patience="1"))
     other = leave_run(start, tmp_path / "run", "squad1", SpanSettings(seq_length=32, doc_stride=8))
     leave_weights(other, 0)
@@ -209,7 +209,10 @@ def test_dry_runs(tuning, distilling, tmp_path, capsys):
         (("training.threshold_per_label=true",), "`training.threshold_per_label` requires.*share"),
         (("training.threshold_share=0.0001",), "must leave texts with labels in both parts"),
         (("task.thresholds=0.3",), "`task.thresholds` follows from the data"),
-        (("training.class_weights=balanced",), "`training.class_weights` requires a classifier"),
+        (
+            ("training.class_weights=balanced",),
+            "`training.class_weights` requires a task of kind cl",
+        ),
         (("training.metric=accuracy",), "must be a score of --task=multi_label: macro_f1, micro"),
     ],
 )

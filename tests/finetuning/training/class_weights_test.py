@@ -68,7 +68,9 @@ def test_the_loss_by_hand(
 @pytest.mark.parametrize("section", [RegressorSettings(), SpanSettings(), MultipleChoiceSettings()])
 def test_other_kinds_have_none(begin: StartingPoint, section: object):
     data = Data(dataclasses.replace(section, seq_length=64), [], {})
-    with pytest.raises(ConfigError, match="`training.class_weights` requires a classifier"):
+    with pytest.raises(
+        ConfigError, match="`training.class_weights` requires a task of kind classifier. R"
+    ):
         resolve(begin, data, {}, ("training.class_weights=balanced",), "cpu")
     resolve(begin, data, {}, ("training.class_weights=none",), "cpu")
 
