@@ -196,7 +196,7 @@ def _output(options: PredictOptions, kind: str) -> Iterator[PredictionWriter]:
 
 def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[Any]:
     """Return the ids of a part's examples: those of SQuAD, or the column `id` of an own table."""
-    if name in OWN and FINETUNING[DATASETS[name].kind].has_table_ids(examples[0]):
+    if name in OWN and FINETUNING[DATASETS[name].kind].is_table_row(examples[0]):
         # The dev part may be of training examples. Notes on the file have been printed.
         with (
             contextlib.suppress(InputNotFoundError),

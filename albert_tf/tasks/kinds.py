@@ -5,7 +5,7 @@ from typing import Any
 from albert_tf.tasks.classifier.kind import Classifier
 from albert_tf.tasks.kind import Export, Kind
 from albert_tf.tasks.multi_label.kind import MultiLabel
-from albert_tf.tasks.multiple_choice.kind import Choice
+from albert_tf.tasks.multiple_choice.kind import MultipleChoice
 from albert_tf.tasks.pretrained.embedding import Embedding
 from albert_tf.tasks.pretrained.encoder import Encoder
 from albert_tf.tasks.pretrained.fill_mask import FillMaskExport
@@ -18,7 +18,7 @@ KINDS: dict[str, Kind[Any]] = {
     "classifier": Classifier(),
     "multi_label": MultiLabel(),
     "regressor": Regressor(),
-    "multiple_choice": Choice(),
+    "multiple_choice": MultipleChoice(),
     "span": Span(),
     "token_classifier": Tokens(),
 }

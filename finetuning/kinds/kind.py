@@ -88,8 +88,8 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         """Return the rows with `table_columns` of a prediction."""
         raise NotImplementedError
 
-    def has_table_ids(self, example: Any) -> bool:
-        """Return True if examples of an own table may have a column of ids."""
+    def is_table_row(self, example: Any) -> bool:
+        """Return True if an example of a user's own files is the row of a table."""
         return True
 
     def by_name(self, example: dict[str, Any], task: SettingsT) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Tokens(FinetuningKind[TokenSettings]):
         """Return a row for each span."""
         return [[span[key] for key in self.table_columns] for span in prediction["entities"]]
 
-    def has_table_ids(self, example: TokenExample) -> bool:
+    def is_table_row(self, example: TokenExample) -> bool:
         """Return False for CoNLL columns, which are no table."""
         return example.tokens is None
 

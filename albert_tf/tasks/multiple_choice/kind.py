@@ -14,7 +14,7 @@ from albert_tf.tasks.kind import ExportSettings, Kind
 from albert_tf.tasks.multiple_choice.features import featurize_choices
 from albert_tf.tasks.multiple_choice.model import (
     ABSENT,
-    MultipleChoice,
+    MultipleChoiceModel,
     MultipleChoiceSettings,
     option_letter,
 )
@@ -26,13 +26,13 @@ from albert_tf.text.tokenizer import Tokenizer
 _BOOL, _INT32 = 9, 6  # ONNX's numbers
 
 
-class Choice(Kind[MultipleChoiceSettings]):
+class MultipleChoice(Kind[MultipleChoiceSettings]):
     """Multiple choice: which of several options answers a question, with or without a context."""
 
     name = "multiple_choice"
     settings, model, example, features = (
         MultipleChoiceSettings,
-        MultipleChoice,
+        MultipleChoiceModel,
         ChoiceExample,
         TextFeatures,
     )
@@ -73,7 +73,7 @@ class Choice(Kind[MultipleChoiceSettings]):
         return found
 
     def module(
-        self, model: MultipleChoice, tokenizer: Tokenizer, values: ExportSettings
+        self, model: MultipleChoiceModel, tokenizer: Tokenizer, values: ExportSettings
     ) -> MultipleChoiceModule:
         """Return the module to save."""
         return MultipleChoiceModule(model, tokenizer)
@@ -83,7 +83,7 @@ class Choice(Kind[MultipleChoiceSettings]):
         return {name: ("B", "N", "S") for name in INPUTS}
 
     def onnx_outputs(
-        self, encoder: EncoderGraph, model: MultipleChoice, values: ExportSettings
+        self, encoder: EncoderGraph, model: MultipleChoiceModel, values: ExportSettings
     ) -> Outputs:
         """Add `choice`, int32 [B], and `probabilities`, float32 [B, N]."""
         graph = encoder.graph

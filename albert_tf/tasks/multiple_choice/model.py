@@ -50,7 +50,7 @@ class MultipleChoiceSettings(TaskSettings):
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class MultipleChoice(TaskModel):
+class MultipleChoiceModel(TaskModel):
     """A multiple-choice model: pooled_output -> dropout -> dense, one score per option.
 
     The loss is the cross-entropy of the softmax over the options. Inputs: the encoder's dict of

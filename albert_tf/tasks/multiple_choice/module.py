@@ -13,7 +13,7 @@ from albert_tf.graph.signatures import (
 from albert_tf.graph.windows import equal_parts, pool
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.layers.common import shape_of
-from albert_tf.tasks.multiple_choice.model import ABSENT, MultipleChoice, option_letter
+from albert_tf.tasks.multiple_choice.model import ABSENT, MultipleChoiceModel, option_letter
 from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import row_of, slice_rows
 from albert_tf.text.tokenizer import Tokenizer
@@ -39,7 +39,7 @@ class MultipleChoiceModule(tf.Module):
     and `probabilities` float32 [B, N] or [B, M], 0 where there is no option.
     """
 
-    def __init__(self, model: MultipleChoice, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: MultipleChoiceModel, tokenizer: Tokenizer) -> None:
         super().__init__(name="multiple_choice")
         self._predict, self._weights, self._task = untracked(model), model.variables, model.task
         self._tokenizer = GraphTokenizer(tokenizer)

@@ -19,7 +19,7 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
 from albert_tf.tasks.multi_label.module import MultiLabelModule
 from albert_tf.tasks.multiple_choice.features import fill_blanks as fill
-from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceModel, MultipleChoiceSettings
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule, fill_blanks
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.pretrained.embedding import EmbeddingModule
@@ -212,7 +212,7 @@ class TestMultipleChoice:
     def test_any_number_of_options(self, tiny, small_tokenizer, load):
         """Of 2, 5 and 3 options, with a model of 3: what is behind them does not count."""
         task = MultipleChoiceSettings(seq_length=24, num_choices=3, qa_length=9)
-        model = varied(MultipleChoice(AlbertEncoder(tiny), task).create_weights())
+        model = varied(MultipleChoiceModel(AlbertEncoder(tiny), task).create_weights())
         loaded = load(MultipleChoiceModule(model, small_tokenizer), task)
         ask = loaded.signatures["padded"]
         examples = [
@@ -253,7 +253,7 @@ class TestMultipleChoice:
     @pytest.mark.parametrize("counts", [[0], [3], [1, 2]])
     def test_numbers_of_options_that_do_not_fit(self, tiny, small_tokenizer, counts):
         task = MultipleChoiceSettings(seq_length=24, num_choices=3)
-        model = MultipleChoice(AlbertEncoder(tiny), task).create_weights()
+        model = MultipleChoiceModel(AlbertEncoder(tiny), task).create_weights()
         ask = MultipleChoiceModule(model, small_tokenizer).signatures()["padded"]
         with pytest.raises(tf.errors.InvalidArgumentError, match="num_options"):
             ask(*map(tf.constant, (["q"], ["c"], [["a", "b"]], counts)))

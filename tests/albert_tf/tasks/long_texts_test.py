@@ -19,7 +19,7 @@ from albert_tf.tasks.multi_label.model import (
 )
 from albert_tf.tasks.multi_label.module import MultiLabelModule
 from albert_tf.tasks.multiple_choice.features import featurize_choices
-from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceModel, MultipleChoiceSettings
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.regressor.model import RegressorSettings
@@ -173,7 +173,7 @@ def test_exports_of_choices_read_the_same_windows(tiny, small_tokenizer, how):
     tf_keras.utils.set_random_seed(3)
     task = MultipleChoiceSettings(seq_length=12, num_choices=2, qa_length=6, long_texts=how)
     encoder = AlbertEncoder(tiny.replace(num_layers=1, initializer_range=0.3))
-    model = MultipleChoice(encoder, task).create_weights()
+    model = MultipleChoiceModel(encoder, task).create_weights()
     contexts = ["of the object " * 20, "", "the value"]
     questions, options = ["what is it?", "a _", "x"], [["a", "the object"], ["b", ""], ["a", "b"]]
     examples = [

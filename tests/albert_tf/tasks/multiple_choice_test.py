@@ -15,7 +15,7 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice.features import featurize_choices, fill_blanks
 from albert_tf.tasks.multiple_choice.model import (
     ABSENT,
-    MultipleChoice,
+    MultipleChoiceModel,
     MultipleChoiceSettings,
     option_letter,
 )
@@ -121,7 +121,7 @@ def test_options_that_a_question_lacks_have_no_pieces(small_tokenizer):
 
 def test_answers_do_not_depend_on_the_questions_beside(tiny, small_tokenizer):
     tf_keras.utils.set_random_seed(0)
-    model = MultipleChoice(AlbertEncoder(tiny), TASK).create_weights()
+    model = MultipleChoiceModel(AlbertEncoder(tiny), TASK).create_weights()
 
     def answers(examples):
         features = featurize_choices(examples, small_tokenizer, TASK)
@@ -139,7 +139,7 @@ def test_answers_do_not_depend_on_the_questions_beside(tiny, small_tokenizer):
 def test_missing_options_have_no_part_in_the_loss(tiny, small_tokenizer):
     """The loss is the cross-entropy over a question's own options, and so is its gradient."""
     tf_keras.utils.set_random_seed(0)
-    model = MultipleChoice(AlbertEncoder(tiny), TASK).create_weights()
+    model = MultipleChoiceModel(AlbertEncoder(tiny), TASK).create_weights()
 
     def loss_and_gradient(example, more):
         features = featurize_choices([example, *more], small_tokenizer, TASK)
@@ -188,7 +188,7 @@ def test_impossible_settings_are_refused(key):
 
 def test_each_option_is_scored_by_itself(tiny, small_tokenizer):
     tf_keras.utils.set_random_seed(0)
-    model = MultipleChoice(AlbertEncoder(tiny), TASK).create_weights()
+    model = MultipleChoiceModel(AlbertEncoder(tiny), TASK).create_weights()
     inputs, _ = featurize_choices(EXAMPLES, small_tokenizer, TASK).batch(tf.constant([0, 1]))
     logits = model(inputs).numpy()
     assert logits.shape == (2, 3)
@@ -210,7 +210,7 @@ def test_fit_learns_which_option_is_right(tiny, small_tokenizer):
     ]
     inputs, targets = featurize_choices(examples, small_tokenizer, TASK).batch(tf.range(3))
     encoder = AlbertEncoder(dataclasses.replace(tiny, num_layers=1))
-    model = MultipleChoice(encoder, TASK).create_weights()
+    model = MultipleChoiceModel(encoder, TASK).create_weights()
     model.compile(tf_keras.optimizers.Adam(3e-3), model.training_losses(), metrics=["accuracy"])
     first = np.log(tf.nn.softmax(model(inputs)).numpy())
     history = model.fit(inputs, targets["label"], batch_size=3, epochs=10, verbose=0).history
