@@ -16,9 +16,10 @@ class TransformersHead(Generic[SettingsT]):
 
     Args:
       architecture: the name of the class.
+      layer: its name of the head's dense layer.
       problem_type: its `problem_type`, if several kinds have one class.
       label_counts: the numbers of labels that the kind may have; empty: its config has none.
-      layer: our name of the head's dense layer, and theirs.
+      our_layer: our name of that layer.
       per_label: settings with a value for each label.
       has_pooler: True if the class has a pooler.
       open_settings: settings that a folder made elsewhere does not state and a user may set.
@@ -27,16 +28,17 @@ class TransformersHead(Generic[SettingsT]):
     def __init__(
         self,
         architecture: str,
+        layer: str,
         problem_type: str | None = None,
         label_counts: range = range(0),
-        layer: tuple[str, str] = ("head", "classifier"),
+        our_layer: str = "head",
         per_label: Sequence[str] = (),
         has_pooler: bool = True,
         open_settings: Sequence[str] = ("seq_length",),
     ) -> None:
         self.architecture, self.problem_type = architecture, problem_type
         self.label_counts, self.has_pooler = label_counts, has_pooler
-        self.layer, self.per_label = layer, per_label
+        self.layer, self.our_layer, self.per_label = layer, our_layer, per_label
         self.open_settings = open_settings
 
     def refusal(self, task: SettingsT) -> str | None:

@@ -128,7 +128,7 @@ NAMING = Naming(
         "mlm_head/layer_norm": "predictions.LayerNorm",
         "mlm_head/bias": "predictions.bias",
         "pair_head/dense": "sop_classifier.classifier",
-        **dict(each.layer for each in huggingface_task.CLASSES.values()),
+        **{each.our_layer: each.layer for each in huggingface_task.CLASSES.values()},
     },
     {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
     lambda ours: ours.endswith("/kernel"),

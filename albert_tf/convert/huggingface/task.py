@@ -20,7 +20,7 @@ from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
 SECTION = "albert_tf_task"
 # kind -> its class
 CLASSES = {name: kind.transformers for name, kind in KINDS.items() if kind.transformers}
-HEADS = (*dict.fromkeys(f"{each.layer[1]}." for each in CLASSES.values()),)  # weights' prefixes
+HEADS = (*dict.fromkeys(f"{each.layer}." for each in CLASSES.values()),)  # weights' prefixes
 _WITHOUT_HEAD = "drop its head with --ignore=head --allow_missing=mlm_head,pair_head."
 
 
@@ -155,7 +155,7 @@ def in_our_order(
     if {*theirs} != {*ours}:  # a number's label has any name
         return tensors
     rows, ordered = [theirs.index(label) for label in ours], dict(tensors)
-    for name in (f"{found.layer[1]}.weight", f"{found.layer[1]}.bias"):
+    for name in (f"{found.layer}.weight", f"{found.layer}.bias"):
         if name in ordered and len(ordered[name]) == len(theirs):
             ordered[name] = ordered[name][rows]
     return ordered

@@ -26,6 +26,7 @@ class Classifier(TextKind[ClassifierSettings]):
     settings, model = ClassifierSettings, SequenceClassifier
     transformers = TransformersHead(
         "AlbertForSequenceClassification",
+        "classifier",
         "single_label_classification",
         range(2, MOST_LABELS + 1),
         open_settings=TextKind.open_settings,

@@ -31,6 +31,7 @@ class MultiLabel(TextKind[MultiLabelSettings]):
     settings, model = MultiLabelSettings, MultiLabelClassifier
     transformers = TransformersHead(
         "AlbertForSequenceClassification",
+        "classifier",
         "multi_label_classification",
         range(1, MOST_LABELS + 1),
         per_label=("thresholds",),

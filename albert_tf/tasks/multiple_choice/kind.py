@@ -37,7 +37,9 @@ class MultipleChoice(Kind[MultipleChoiceSettings]):
         TextFeatures,
     )
     transformers = TransformersHead(
-        "AlbertForMultipleChoice", open_settings=("seq_length", "num_choices", "qa_length")
+        "AlbertForMultipleChoice",
+        "classifier",
+        open_settings=("seq_length", "num_choices", "qa_length"),
     )
 
     def featurize(

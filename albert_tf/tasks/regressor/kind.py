@@ -59,6 +59,7 @@ class Regressor(TextKind[RegressorSettings]):
     settings, model = RegressorSettings, SequenceRegressor
     transformers = _Head(
         "AlbertForSequenceClassification",
+        "classifier",
         "regression",
         range(1, 2),
         open_settings=TextKind.open_settings,

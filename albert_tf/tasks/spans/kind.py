@@ -37,7 +37,8 @@ class Span(Kind[SpanSettings]):
     settings, model, example, features = SpanSettings, SpanModel, SpanExample, SpanFeatures
     transformers = _Head(
         "AlbertForQuestionAnswering",
-        layer=("head/dense", "qa_outputs"),
+        "qa_outputs",
+        our_layer="head/dense",
         has_pooler=False,
         open_settings=("seq_length", "query_length", "doc_stride", "max_answer_length", "n_best"),
     )

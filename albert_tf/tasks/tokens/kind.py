@@ -43,6 +43,7 @@ class Tokens(Kind[TokenSettings]):
     takes_strings = True
     transformers = _Head(
         "AlbertForTokenClassification",
+        "classifier",
         label_counts=range(1, MOST_LABELS + 1),
         has_pooler=False,
         open_settings=("seq_length", "doc_stride"),
