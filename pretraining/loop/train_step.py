@@ -1,7 +1,7 @@
 """One training step: the object that `strategy.run` calls on every replica."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
@@ -21,6 +21,8 @@ from albert_tf.training.step import (
 )
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import SUMS, pretraining_sums
+
+Step = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
 
 MODEL_INPUTS = (*INPUTS, "masked_lm_positions")
 # A part has at least SMALLEST_PART pieces, and one piece for every PARAMETERS_PER_PIECE parameters.
