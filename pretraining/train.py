@@ -80,6 +80,10 @@ class TrainOptions:
     )
     device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
     tpu: str | None = commands.option("name or address of the TPU, or `local`", None)
+    runtime: Annotated[str, one_of(*RUNTIMES)] = commands.option(
+        "what computes the steps: tensorflow, or pjrt, JAX's client for any GPU or TPU",
+        "tensorflow",
+    )
     dry_run: bool = commands.option("read all records and print the configuration", False)
     set: tuple[str, ...] = commands.option(
         "key=value of the experiment, such as loop.steps=500", ()

@@ -87,7 +87,7 @@ def strategy(
     if tpu is not None:
         raise InputError(f"--tpu={tpu} requires --device=tpu. Received: --device={device}.")
     if device == "multi_worker":
-        _check_tf_config(os.environ.get("TF_CONFIG"))
+        check_tf_config(os.environ.get("TF_CONFIG"))
         return tf.distribute.MultiWorkerMirroredStrategy()
     if device == "cpu":
         with contextlib.suppress(RuntimeError):  # TensorFlow has already started them
@@ -179,6 +179,12 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None
     return 2 * _PRODUCT**3 / fastest * num_parallel_parts(strategy) * num_workers(strategy)
 
 
+def peak_of(kind: str) -> float | None:
+    """Return the peak of a device that JAX names `kind`, as NVIDIA H200 or TPU v5 lite."""
+    name = kind.replace(" lite", "e").replace("TPU v5", "TPU v5p").replace("v5pe", "v5e")
+    return next((flops for key, flops in PEAK_FLOPS.items() if key in name), None)
+
+
 def _tpu_flops(accelerator_type: str) -> float | None:
     """Return the peak of all chips of a slice; None if its type is unknown.
 
@@ -267,7 +273,12 @@ def _local(devices: list) -> tf.distribute.Strategy:
     )
 
 
-def _check_tf_config(text: str | None) -> None:
+def check_tf_config(text: str | None) -> None:
+    """Check that the value of TF_CONFIG has `cluster` and `task`.
+
+    Raises:
+      InputError: it has not.
+    """
     try:
         parts = set(json.loads(text or "{}"))
     except (ValueError, TypeError):

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.models.layers import target
@@ -59,7 +60,7 @@ class JoinedStep:
             )
 
     def __call__(self, state: Sequence[Any], batch: Mapping[str, Any]) -> tuple[list, Any]:
-        """Return the new state and the results, on the replicas of a `jax.shard_map` over AXIS."""
+        """Return the new state and the results, inside a `jax.shard_map` over AXIS."""
         import jax
         import jax.numpy as jnp
 
@@ -77,17 +78,73 @@ def variables_of(step: TrainStep) -> list[tf.Variable]:
     return [*step.model.variables, *optimizer.variables, optimizer.learning_rate]
 
 
-def sharded(step: JoinedStep, devices: Sequence[Any]) -> Any:
-    """Return the jitted step of a state, overwritten, and a global batch over the devices."""
-    import jax
-    from jax.sharding import NamedSharding, PartitionSpec
+class ShardedStep:
+    """A number of steps in one call, on replicas that share each batch.
 
-    mesh = jax.sharding.Mesh(devices, (AXIS,))
-    same, split = PartitionSpec(), PartitionSpec(AXIS)
-    mapped = jax.shard_map(
-        step, mesh=mesh, in_specs=(same, split), out_specs=(same, same), check_vma=False
-    )
-    shardings = NamedSharding(mesh, same), NamedSharding(mesh, split)
-    return jax.jit(
-        mapped, in_shardings=shardings, out_shardings=shardings[0], donate_argnums=0
-    )
+    Args:
+      step: one step of a replica.
+      replicas: the devices, of all processes.
+      count: the number of steps of a call.
+      options: XLA's options.
+    """
+
+    def __init__(
+        self,
+        step: JoinedStep,
+        replicas: Sequence[Any],
+        count: int = 1,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        import jax
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        mesh = jax.sharding.Mesh(replicas, (AXIS,))
+        whole, split = PartitionSpec(), PartitionSpec(None, AXIS)
+        self._whole, self._split = NamedSharding(mesh, whole), NamedSharding(mesh, split)
+        self._shapes = step.state, {
+            name: ((count, shape[0] * len(replicas), *shape[1:]), dtype)
+            for name, (shape, dtype) in step.batch.items()
+        }
+        self.jitted = jax.jit(
+            jax.shard_map(
+                lambda state, batches: jax.lax.scan(step, state, batches),
+                mesh=mesh,
+                in_specs=(whole, split),
+                out_specs=whole,
+                check_vma=False,
+            ),
+            in_shardings=(self._whole, self._split),
+            out_shardings=self._whole,
+            donate_argnums=0,
+            compiler_options=options,
+        )
+
+    def lower(self) -> Any:
+        """Return the program for a compiler; no device is needed."""
+        import jax
+
+        def shaped(shapes: Any) -> Any:
+            return jax.tree.map(
+                lambda one: jax.ShapeDtypeStruct(one[0], np.dtype(one[1])),
+                shapes,
+                is_leaf=lambda one: isinstance(one, tuple),
+            )
+
+        return self.jitted.lower(*map(shaped, self._shapes))
+
+    def __call__(self, state: list, batches: Mapping[str, Any]) -> tuple[list, Any]:
+        """Return the new state, in the place of the old one, and float32 [count, RESULTS]."""
+        return self.jitted(state, batches)
+
+    def put_state(self, values: Sequence[np.ndarray]) -> list:
+        """Put the values of the variables on every device."""
+        return [self._put(value, self._whole) for value in values]
+
+    def put_batch(self, batches: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Put this process's rows of [count, rows, ...] on its devices."""
+        return {name: self._put(value, self._split) for name, value in batches.items()}
+
+    def _put(self, value: np.ndarray, sharding: Any) -> Any:
+        import jax
+
+        return jax.make_array_from_process_local_data(sharding, value)

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.runtime.errors import InputError
+
 # TensorFlow leaves its own copies in the text. A reshape to the same shape is the same identity.
 _COPY = re.compile(r"= mhlo\.copy (%\w+) : (\S+)")
 _RESULTS = re.compile(r"func\.func @main\(.*\) -> \(?(.*?)\)? \{")
@@ -51,8 +53,6 @@ class Program:
 
         The values of the variables are not used, and they are not updated.
         """
-        from jax.extend.mlir.dialects import stablehlo
-
         compiled = tf.function(function, jit_compile=True, autograph=False)
         concrete = compiled.get_concrete_function(*specs)
         numbers = {id(variable.handle): number for number, variable in enumerate(variables)}
@@ -62,7 +62,7 @@ class Program:
         signature = _RESULTS.search(text)
         assert signature is not None
         return cls(
-            stablehlo.serialize_portable_artifact_str(text, stablehlo.get_minimum_version()),
+            _serialize(text),
             tuple(_shape(one) for one in (*specs, *(variables[number] for number in read))),
             tuple(map(_parse_shape, _TYPE.findall(signature[1]))),
             len(concrete.outputs),
@@ -74,7 +74,7 @@ class Program:
 
         `state` holds the values of all variables.
         """
-        import jax
+        jax = load_jax()
 
         def shaped(shapes: Sequence[Shape]) -> list[Any]:
             return [jax.ShapeDtypeStruct(shape, np.dtype(dtype)) for shape, dtype in shapes]
@@ -92,6 +92,42 @@ class Program:
         )
         values = (*arguments, *(state[number] for number in self.variables))
         return exported.call(*values)[: self.num_results]
+
+
+def load_jax() -> Any:
+    """Return the module jax, with 64-bit integers, in which steps are counted.
+
+    Raises:
+      InputError: it is not installed.
+    """
+    try:
+        import jax
+        import jax.export
+    except ImportError as error:
+        raise InputError(
+            f"--runtime=pjrt needs jax ({error}). Install it with pip install -r "
+            "requirements-pjrt.txt, or train with --runtime=tensorflow."
+        ) from None
+    jax.config.update("jax_enable_x64", True)
+    return jax
+
+
+def _serialize(text: str) -> bytes:
+    """Return the portable artifact of a StableHLO text.
+
+    Raises:
+      InputError: jaxlib cannot read the text.
+    """
+    import jaxlib
+    from jax.extend.mlir.dialects import stablehlo
+
+    try:
+        return stablehlo.serialize_portable_artifact_str(text, stablehlo.get_minimum_version())
+    except Exception as error:
+        raise InputError(
+            f"jaxlib {jaxlib.__version__} cannot read a program of TensorFlow {tf.__version__} "
+            f"({str(error).splitlines()[0]}). Install the version of requirements-pjrt.txt."
+        ) from None
 
 
 def _shape(like: tf.TensorSpec | tf.Variable) -> Shape:
