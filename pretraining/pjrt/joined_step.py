@@ -15,7 +15,7 @@ from pretraining.pjrt.program import Program
 AXIS = "replicas"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class JoinedStep:
     """`TrainStep` in two programs, between which JAX sums over the replicas.
 

@@ -43,6 +43,8 @@ class PjrtRuntime:
 
     def __init__(self, device: str, deterministic: bool = True) -> None:
         self._jax = load_jax()
+        if device == "cpu":
+            self._jax.config.update("jax_platforms", "cpu")  # else jax would start a TPU's library
         for kind in ("GPU", "TPU"):
             with contextlib.suppress(RuntimeError, ValueError):  # already started; unknown kind
                 tf.config.set_visible_devices([], kind)
