@@ -80,8 +80,7 @@ def strategy(
       InputError: the device is unknown or unavailable, `tpu` is missing or does not apply, or
         TF_CONFIG lacks `cluster` or `task`.
     """
-    if device not in DEVICES:
-        raise InputError(f"--device must be one of {', '.join(DEVICES)}. Received: {device!r}.")
+    check_device(device)
     if device == "tpu":
         return _tpu(tpu, timeouts or TpuTimeouts())
     if tpu is not None:
@@ -96,6 +95,16 @@ def strategy(
     if device == "gpu" and not gpus:
         raise InputError("--device=gpu, but TensorFlow finds no GPU: pass --device=cpu or auto.")
     return _local(gpus if device != "cpu" and gpus else tf.config.list_logical_devices("CPU"))
+
+
+def check_device(device: str) -> None:
+    """Check the value of --device.
+
+    Raises:
+      InputError: it is unknown.
+    """
+    if device not in DEVICES:
+        raise InputError(f"--device must be one of {', '.join(DEVICES)}. Received: {device!r}.")
 
 
 def divide_cores(device: str, parts: int, cores: int | None = None) -> None:

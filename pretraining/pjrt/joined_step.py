@@ -32,9 +32,7 @@ class JoinedStep:
     state: list[tuple]
 
     @classmethod
-    def of(
-        cls, step: TrainStep, specs: Mapping[str, tf.TensorSpec], platform: str
-    ) -> "JoinedStep":
+    def of(cls, step: TrainStep, specs: Mapping[str, tf.TensorSpec], platform: str) -> "JoinedStep":
         """Lower a step on batches like `specs` of a replica for cpu, gpu or tpu."""
         variables = variables_of(step)
 
@@ -50,8 +48,7 @@ class JoinedStep:
 
         counts = tf.TensorSpec([len(step.COUNTED)]), tf.TensorSpec([], tf.int32)
         summed = [tf.TensorSpec([len(SUMS)]), *(tf.TensorSpec(v.shape) for v in step.variables)]
-        # The operations for a GPU are TensorFlow's own, and suit any device.
-        with target.tracing_for("TPU" if platform == "tpu" else "GPU"):
+        with target.tracing_for("TPU" if platform == "tpu" else "XLA"):
             return cls(
                 Program.of(gradients, [*counts, *specs.values()], variables),
                 Program.of(update, summed, variables),
@@ -101,10 +98,13 @@ class ShardedStep:
         mesh = jax.sharding.Mesh(replicas, (AXIS,))
         whole, split = PartitionSpec(), PartitionSpec(None, AXIS)
         self._whole, self._split = NamedSharding(mesh, whole), NamedSharding(mesh, split)
-        self._shapes = step.state, {
-            name: ((count, shape[0] * len(replicas), *shape[1:]), dtype)
-            for name, (shape, dtype) in step.batch.items()
-        }
+        self._shapes = (
+            step.state,
+            {
+                name: ((count, shape[0] * len(replicas), *shape[1:]), dtype)
+                for name, (shape, dtype) in step.batch.items()
+            },
+        )
         self.jitted = jax.jit(
             jax.shard_map(
                 lambda state, batches: jax.lax.scan(step, state, batches),
