@@ -1,6 +1,7 @@
 """The training step as one JAX function of weights, optimizer and batch, on any devices."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,6 +56,12 @@ class JoinedStep:
                 {name: (tuple(spec.shape), spec.dtype.name) for name, spec in specs.items()},
                 [(tuple(v.shape), v.dtype.name) for v in variables],
             )
+
+    @property
+    def argument_bytes(self) -> int:
+        """The bytes of state and batch of a replica."""
+        shapes = [*self.state, *self.batch.values()]
+        return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in shapes)
 
     def __call__(self, state: Sequence[Any], batch: Mapping[str, Any]) -> tuple[list, Any]:
         """Return the new state and the results, inside a `jax.shard_map` over AXIS."""

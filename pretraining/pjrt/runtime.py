@@ -15,7 +15,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.training.step import num_parts
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.train_step import TrainStep
+from pretraining.loop.train_step import Step, TrainStep
 from pretraining.pjrt.joined_step import JoinedStep, ShardedStep, variables_of
 from pretraining.pjrt.program import load_jax
 
@@ -79,8 +79,9 @@ class PjrtRuntime:
         of_one = devices.peak_of(self.devices[0].device_kind)
         return of_one * self.replicas if of_one and precision == "mixed_bfloat16" else None
 
-    def start(self, step: TrainStep) -> None:
+    def start(self, step: Step) -> None:
         """Prepare to run `step`, which is compiled for its first batch."""
+        assert isinstance(step, TrainStep)
         self._step, self._variables, self._state = step, variables_of(step), None
         self._compiled = functools.cache(self._compile)
 

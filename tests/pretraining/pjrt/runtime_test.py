@@ -181,7 +181,7 @@ def test_bad_options_are_one_line_before_data_is_read(tmp_path: pathlib.Path):
 
 
 def test_without_jax_the_message_names_the_requirements(tmp_path: pathlib.Path):
-    command = f"""
+    command = """
 import sys
 sys.modules["jax"] = None
 from albert_tf.runtime import commands
