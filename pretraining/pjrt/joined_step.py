@@ -1,7 +1,6 @@
 """The training step as one JAX function of weights, optimizer and batch, on any devices."""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,14 +22,12 @@ class JoinedStep:
     Attributes:
       gradients: from a replica's batch to sums and gradients.
       update: from their sums over the replicas to `TrainStep.RESULTS` and the new state.
-      batch: the shapes of the features of a replica's batch.
-      state: the shapes of the variables of model and optimizer.
+      features: the names of the features of a batch, in the order of the arguments.
     """
 
     gradients: Program
     update: Program
-    batch: dict[str, tuple]
-    state: list[tuple]
+    features: tuple[str, ...]
 
     @classmethod
     def of(cls, step: TrainStep, specs: Mapping[str, tf.TensorSpec], platform: str) -> "JoinedStep":
@@ -53,15 +50,8 @@ class JoinedStep:
             return cls(
                 Program.of(gradients, [*counts, *specs.values()], variables),
                 Program.of(update, summed, variables),
-                {name: (tuple(spec.shape), spec.dtype.name) for name, spec in specs.items()},
-                [(tuple(v.shape), v.dtype.name) for v in variables],
+                tuple(specs),
             )
-
-    @property
-    def argument_bytes(self) -> int:
-        """The bytes of state and batch of a replica."""
-        shapes = [*self.state, *self.batch.values()]
-        return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in shapes)
 
     def __call__(self, state: Sequence[Any], batch: Mapping[str, Any]) -> tuple[list, Any]:
         """Return the new state and the results, inside a `jax.shard_map` over AXIS."""
@@ -70,7 +60,7 @@ class JoinedStep:
 
         counts = jnp.stack([batch[name].sum() for name in TrainStep.COUNTED])
         replica = jax.lax.axis_index(AXIS)
-        features = (batch[name] for name in self.batch)
+        features = (batch[name] for name in self.features)
         partial = self.gradients(state, jax.lax.psum(counts, AXIS), replica, *features)
         results, *new = self.update(state, *jax.lax.psum(partial, AXIS))
         return new, results
@@ -83,12 +73,11 @@ def variables_of(step: TrainStep) -> list[tf.Variable]:
 
 
 class ShardedStep:
-    """A number of steps in one call, on replicas that share each batch.
+    """Several steps in one call, on replicas that share each batch.
 
     Args:
       step: one step of a replica.
       replicas: the devices, of all processes.
-      count: the number of steps of a call.
       options: XLA's options.
     """
 
@@ -96,7 +85,6 @@ class ShardedStep:
         self,
         step: JoinedStep,
         replicas: Sequence[Any],
-        count: int = 1,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         import jax
@@ -105,14 +93,7 @@ class ShardedStep:
         mesh = jax.sharding.Mesh(replicas, (AXIS,))
         whole, split = PartitionSpec(), PartitionSpec(None, AXIS)
         self._whole, self._split = NamedSharding(mesh, whole), NamedSharding(mesh, split)
-        self._shapes = (
-            step.state,
-            {
-                name: ((count, shape[0] * len(replicas), *shape[1:]), dtype)
-                for name, (shape, dtype) in step.batch.items()
-            },
-        )
-        self.jitted = jax.jit(
+        self._jitted = jax.jit(
             jax.shard_map(
                 lambda state, batches: jax.lax.scan(step, state, batches),
                 mesh=mesh,
@@ -126,29 +107,16 @@ class ShardedStep:
             compiler_options=options,
         )
 
-    def lower(self) -> Any:
-        """Return the program for a compiler; no device is needed."""
-        import jax
-
-        def shaped(shapes: Any) -> Any:
-            return jax.tree.map(
-                lambda one: jax.ShapeDtypeStruct(one[0], np.dtype(one[1])),
-                shapes,
-                is_leaf=lambda one: isinstance(one, tuple),
-            )
-
-        return self.jitted.lower(*map(shaped, self._shapes))
-
     def __call__(self, state: list, batches: Mapping[str, Any]) -> tuple[list, Any]:
-        """Return the new state, in the place of the old one, and float32 [count, RESULTS]."""
-        return self.jitted(state, batches)
+        """Return the new state, in the place of the old one, and float32 [steps, RESULTS]."""
+        return self._jitted(state, batches)
 
     def put_state(self, values: Sequence[np.ndarray]) -> list:
         """Put the values of the variables on every device."""
         return [self._put(value, self._whole) for value in values]
 
     def put_batch(self, batches: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Put this process's rows of [count, rows, ...] on its devices."""
+        """Put this process's rows of [steps, rows, ...] on its devices."""
         return {name: self._put(value, self._split) for name, value in batches.items()}
 
     def _put(self, value: np.ndarray, sharding: Any) -> Any:

@@ -83,7 +83,7 @@ class PjrtRuntime:
         """Prepare to run `step`, which is compiled for its first batch."""
         assert isinstance(step, TrainStep)
         self._step, self._variables, self._state = step, variables_of(step), None
-        self._compiled = functools.cache(self._compile)
+        self.__dict__.pop("_sharded", None)  # of a step before
 
     def batches(self, config: PretrainConfig, records: Records | Mixture, first: int) -> Iterator:
         """Return this process's part of the batches from number `first` on."""
@@ -105,11 +105,9 @@ class PjrtRuntime:
         return dataset.as_numpy_iterator()
 
     @functools.cached_property
-    def _joined(self) -> JoinedStep:
-        return JoinedStep.of(self._step, self._specs, self.platform)
-
-    def _compile(self, count: int) -> ShardedStep:
-        return ShardedStep(self._joined, self.devices, count, self._options)
+    def _sharded(self) -> ShardedStep:
+        joined = JoinedStep.of(self._step, self._specs, self.platform)
+        return ShardedStep(joined, self.devices, self._options)
 
     def run_steps(self, batches: Iterator, count: int) -> tuple[Mapping[str, Any], np.ndarray]:
         """Run steps; return sums over them and, float32 [count], 1 for each skipped step.
@@ -117,7 +115,7 @@ class PjrtRuntime:
         The next batches are put on the devices while the steps before run.
         """
         at_once = num_parts(count, STEPS_PER_CALL)
-        step = self._compiled(at_once)
+        step = self._sharded
         if self._state is None:
             values = [variable.numpy() for variable in self._variables]
             self._state = step.put_state(values)
