@@ -117,11 +117,7 @@ def main(
     run, chosen = open_run(options.run_dir), experiment(options.experiment)
     assignments = [*precision_of(run), *options.set]
     wanted = settings.override(chosen, assignments)  # refuses wrong settings before data is read
-    pjrt = None
-    if options.runtime == "pjrt":
-        pjrt = PjrtRuntime(options.device, wanted.loop.deterministic)
-        if wanted.precision == "auto":
-            assignments.append(f"precision={pjrt.precision}")
+    pjrt = start_pjrt(options, wanted, assignments)
     records = Mixture.open(options.data, options.skip_corrupt)
     heldout = Records.open(options.heldout) if options.heldout else None
     config = resolve(chosen, assignments, records.manifest, options.device)
@@ -150,8 +146,7 @@ def main(
         print(_to_text(run_config))
         return
     if runtime.is_chief:  # only one of several workers writes the run
-        note_other_runtime(run, options.runtime)
-        run.begin(run_config, tokenizer_of(records.parts[0].folder), runtime=options.runtime)
+        begin(run, run_config, records, options.runtime)
     print(summary(config, records, runtime), flush=True)
     with contextlib.ExitStack() as stack:
         if runtime.is_chief:
@@ -160,8 +155,8 @@ def main(
             return
         for folder in (records, heldout) if heldout else (records,):
             stack.enter_context(folder.damage_as_input_error())
-        evaluate_on = make_evaluation or evaluation_on
-        evaluation = evaluate_on(heldout, config, runtime.strategy) if heldout else None
+        make = make_evaluation or evaluation_on
+        evaluation = make(heldout, config, runtime.strategy) if heldout else None
         train(config, records, run, runtime, first, evaluation, options.profile, make_step)
         if runtime.is_chief:
             finish(run)
@@ -173,16 +168,31 @@ def _is_complete(run: RunDir) -> bool:
     return run.is_complete
 
 
-def note_other_runtime(run: RunDir, runtime: str) -> None:
-    """Print a note if the run was begun with another runtime."""
-    if not os.path.isfile(run.environment_path):
-        return
-    if (begun_with := run.environment().get("runtime", "tensorflow")) != runtime:
-        print(
-            f"note: this run was begun with --runtime={begun_with} and continues with "
-            f"--runtime={runtime}, which rounds differently",
-            flush=True,
-        )
+def start_pjrt(
+    options: TrainOptions, wanted: PretrainConfig, assignments: list[str]
+) -> PjrtRuntime | None:
+    """Return the runtime of --runtime=pjrt, or None.
+
+    The precision of its devices is appended to the assignments if `wanted` leaves it open.
+    """
+    if options.runtime != "pjrt":
+        return None
+    runtime = PjrtRuntime(options.device, wanted.loop.deterministic)
+    if wanted.precision == "auto":
+        assignments.append(f"precision={runtime.precision}")
+    return runtime
+
+
+def begin(run: RunDir, config: Mapping[str, Any], records: Mixture, runtime: str) -> None:
+    """Begin the run, or resume it with a note if it was begun with another runtime."""
+    if os.path.isfile(run.environment_path):
+        if (before := run.environment().get("runtime", "tensorflow")) != runtime:
+            print(
+                f"note: this run was begun with --runtime={before} and continues with "
+                f"--runtime={runtime}, which rounds differently",
+                flush=True,
+            )
+    run.begin(config, tokenizer_of(records.parts[0].folder), runtime=runtime)
 
 
 def set_up_devices(

@@ -188,12 +188,6 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None
     return 2 * _PRODUCT**3 / fastest * num_parallel_parts(strategy) * num_workers(strategy)
 
 
-def peak_of(kind: str) -> float | None:
-    """Return the peak of a device that JAX names `kind`, as NVIDIA H200 or TPU v5 lite."""
-    name = kind.replace(" lite", "e").replace("TPU v5", "TPU v5p").replace("v5pe", "v5e")
-    return next((flops for key, flops in PEAK_FLOPS.items() if key in name), None)
-
-
 def _tpu_flops(accelerator_type: str) -> float | None:
     """Return the peak of all chips of a slice; None if its type is unknown.
 
@@ -283,11 +277,7 @@ def _local(devices: list) -> tf.distribute.Strategy:
 
 
 def check_tf_config(text: str | None) -> None:
-    """Check that the value of TF_CONFIG has `cluster` and `task`.
-
-    Raises:
-      InputError: it has not.
-    """
+    """Raise an InputError unless the value of TF_CONFIG has `cluster` and `task`."""
     try:
         parts = set(json.loads(text or "{}"))
     except (ValueError, TypeError):

@@ -76,7 +76,7 @@ class PjrtRuntime:
         """Return the peak FLOPs per second of all replicas; None if unknown."""
         if self.platform == "cpu":
             return devices.peak_flops(self.strategy, precision)
-        of_one = devices.peak_of(self.devices[0].device_kind)
+        of_one = _peak_flops(self.devices[0].device_kind)
         return of_one * self.replicas if of_one and precision == "mixed_bfloat16" else None
 
     def start(self, step: Step) -> None:
@@ -161,6 +161,12 @@ class PjrtRuntime:
 
 def _stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def _peak_flops(kind: str) -> float | None:
+    """Return the peak of a device that JAX names `kind`, as NVIDIA H200 or TPU v5 lite."""
+    name = kind.replace(" lite", "e").replace("TPU v5", "TPU v5p").replace("v5pe", "v5e")
+    return next((flops for key, flops in devices.PEAK_FLOPS.items() if key in name), None)
 
 
 def _cache_folder() -> str:
