@@ -15,7 +15,7 @@ import json
 import os
 import statistics
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +24,7 @@ from albert_tf.models.checkpoints import latest_in, note_unfinished, require_rea
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer, require_heads
 from albert_tf.runtime import commands, devices, pretrained, settings
+from albert_tf.runtime.bounds import one_of
 from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.plots import plot_metrics
@@ -35,9 +36,11 @@ from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.evaluation.overlap import note_overlap
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
+from pretraining.loop.runtime import Runtime, StrategyRuntime
 from pretraining.loop.selection import Evaluate
 from pretraining.loop.train_step import TrainStep, parts_of_batch
 from pretraining.loop.training import MakeStep, check_batch, train
+from pretraining.pjrt.runtime import PjrtRuntime
 
 Evaluation = Callable[[AlbertPretrainer], Evaluate]
 MakeEvaluation = Callable[[Records, PretrainConfig, tf.distribute.Strategy], Evaluation]
@@ -53,7 +56,7 @@ PANELS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(commands.CommandOptions):
     """The command line of `pretraining.train`."""
 
     data: str = commands.option(
@@ -79,13 +82,20 @@ class TrainOptions:
         "write a TensorBoard profile of the second loop of steps", False
     )
     device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
-    tpu: str | None = commands.option("name or address of the TPU, or `local`", None)
+    tpu: str | None = commands.option(
+        "name or address of the TPU, or `local`", None, only_for={"runtime": ("tensorflow",)}
+    )
+    runtime: Annotated[str, one_of("tensorflow", "pjrt")] = commands.option(
+        "what computes the steps: tensorflow, or pjrt, which is JAX's client for GPUs and TPUs",
+        "tensorflow",
+    )
     dry_run: bool = commands.option("read all records and print the configuration", False)
     set: tuple[str, ...] = commands.option(
         "key=value of the experiment, such as loop.steps=500", ()
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.unfinished and not self.init:
             raise InputError("--unfinished requires --init: pass the run to start from.")
 
@@ -106,7 +116,8 @@ def main(
     """
     run, chosen = open_run(options.run_dir), experiment(options.experiment)
     assignments = [*precision_of(run), *options.set]
-    settings.override(chosen, assignments)  # refuses wrong settings before data is looked for
+    wanted = settings.override(chosen, assignments)  # refuses wrong settings before data is read
+    pjrt = start_pjrt(options, wanted, assignments)
     records = Mixture.open(options.data, options.skip_corrupt)
     heldout = Records.open(options.heldout) if options.heldout else None
     config = resolve(chosen, assignments, records.manifest, options.device)
@@ -123,8 +134,8 @@ def main(
     run.check(run_config)
     if not options.dry_run and _is_complete(run):
         return
-    strategy = set_up_devices(config, records, options)
-    check_batch(config, strategy)
+    runtime = pjrt or set_up_devices(config, records, options)
+    check_batch(config, runtime.replicas)
     first = None
     if options.init and not latest_in(run.checkpoints_path):
         first = first_weights(options.init, config, records, options.unfinished)
@@ -134,20 +145,20 @@ def main(
                 part.check_files()
         print(_to_text(run_config))
         return
-    if devices.is_chief(strategy):  # only one of several workers writes the run
-        run.begin(run_config, tokenizer_of(records.parts[0].folder))
-    print(summary(config, records, strategy), flush=True)
+    if runtime.is_chief:  # only one of several workers writes the run
+        begin(run, run_config, records, options.runtime)
+    print(summary(config, records, runtime), flush=True)
     with contextlib.ExitStack() as stack:
-        if devices.is_chief(strategy):
+        if runtime.is_chief:
             stack.enter_context(run.locked())  # nothing is written before
         if _is_complete(run):  # by another process, since the first check
             return
         for folder in (records, heldout) if heldout else (records,):
             stack.enter_context(folder.damage_as_input_error())
-        evaluate_on = make_evaluation or evaluation_on
-        evaluation = evaluate_on(heldout, config, strategy) if heldout else None
-        train(config, records, run, strategy, first, evaluation, options.profile, make_step)
-        if devices.is_chief(strategy):
+        make = make_evaluation or evaluation_on
+        evaluation = make(heldout, config, runtime.strategy) if heldout else None
+        train(config, records, run, runtime, first, evaluation, options.profile, make_step)
+        if runtime.is_chief:
             finish(run)
 
 
@@ -157,26 +168,53 @@ def _is_complete(run: RunDir) -> bool:
     return run.is_complete
 
 
+def start_pjrt(
+    options: TrainOptions, wanted: PretrainConfig, assignments: list[str]
+) -> PjrtRuntime | None:
+    """Return the runtime of --runtime=pjrt, or None.
+
+    The precision of its devices is appended to the assignments if `wanted` leaves it open.
+    """
+    if options.runtime != "pjrt":
+        return None
+    runtime = PjrtRuntime(options.device, wanted.loop.deterministic)
+    if wanted.precision == "auto":
+        assignments.append(f"precision={runtime.precision}")
+    return runtime
+
+
+def begin(run: RunDir, config: Mapping[str, Any], records: Mixture, runtime: str) -> None:
+    """Begin the run, or resume it with a note if it was begun with another runtime."""
+    if os.path.isfile(run.environment_path):
+        if (before := run.environment().get("runtime", "tensorflow")) != runtime:
+            print(
+                f"note: this run was begun with --runtime={before} and continues with "
+                f"--runtime={runtime}, which rounds differently",
+                flush=True,
+            )
+    run.begin(config, tokenizer_of(records.parts[0].folder), runtime=runtime)
+
+
 def set_up_devices(
     config: PretrainConfig, records: Mixture, options: TrainOptions
-) -> tf.distribute.Strategy:
-    """Configure the devices and return their strategy; must precede all computation."""
+) -> StrategyRuntime:
+    """Configure TensorFlow's devices; must precede all computation."""
     if config.loop.deterministic:
         devices.make_deterministic()
     rows = config.loop.global_batch_size // config.loop.accumulation_steps
     length, cores = records.manifest.seq_length, num_cores()
     parts = parts_of_batch(config.model, rows, length, cores)
     devices.divide_cores(options.device, parts)
-    return devices.strategy(options.device, options.tpu)
+    return StrategyRuntime(devices.strategy(options.device, options.tpu))
 
 
-def summary(config: PretrainConfig, records: Mixture, strategy: tf.distribute.Strategy) -> str:
+def summary(config: PretrainConfig, records: Mixture, runtime: Runtime) -> str:
     """Return the line that a run prints first: sizes, steps, replicas."""
-    parts = devices.num_parallel_parts(strategy)
+    parts = runtime.parallel_parts
     return (
         f"{config.model.param_count():,} parameters, {records.num_records:,} sequences, "
         f"{config.loop.steps:,} steps of {config.loop.global_batch_size}, "
-        f"{strategy.num_replicas_in_sync} replica(s)"
+        f"{runtime.replicas} replica(s)"
         + (f", each batch in {parts} parallel parts" if parts > 1 else "")
     )
 

@@ -39,7 +39,7 @@ LAYERS = {
         {"convert", "export"},
     ],
     "data": [{"records"}, {"corpora"}, {"building"}, {"pipeline"}],
-    "pretraining": [{"loop"}, {"evaluation", "sweeping", "tpu"}],
+    "pretraining": [{"loop"}, {"evaluation", "pjrt", "sweeping"}, {"tpu"}],
     "finetuning": [{"datasets"}, {"kinds"}, {"reporting"}, {"training"}],
 }
 # Worker processes and text tools start without TensorFlow: seconds and hundreds of megabytes each.

@@ -80,14 +80,13 @@ def strategy(
       InputError: the device is unknown or unavailable, `tpu` is missing or does not apply, or
         TF_CONFIG lacks `cluster` or `task`.
     """
-    if device not in DEVICES:
-        raise InputError(f"--device must be one of {', '.join(DEVICES)}. Received: {device!r}.")
+    check_device(device)
     if device == "tpu":
         return _tpu(tpu, timeouts or TpuTimeouts())
     if tpu is not None:
         raise InputError(f"--tpu={tpu} requires --device=tpu. Received: --device={device}.")
     if device == "multi_worker":
-        _check_tf_config(os.environ.get("TF_CONFIG"))
+        check_tf_config(os.environ.get("TF_CONFIG"))
         return tf.distribute.MultiWorkerMirroredStrategy()
     if device == "cpu":
         with contextlib.suppress(RuntimeError):  # TensorFlow has already started them
@@ -96,6 +95,16 @@ def strategy(
     if device == "gpu" and not gpus:
         raise InputError("--device=gpu, but TensorFlow finds no GPU: pass --device=cpu or auto.")
     return _local(gpus if device != "cpu" and gpus else tf.config.list_logical_devices("CPU"))
+
+
+def check_device(device: str) -> None:
+    """Check the value of --device.
+
+    Raises:
+      InputError: it is unknown.
+    """
+    if device not in DEVICES:
+        raise InputError(f"--device must be one of {', '.join(DEVICES)}. Received: {device!r}.")
 
 
 def divide_cores(device: str, parts: int, cores: int | None = None) -> None:
@@ -267,7 +276,8 @@ def _local(devices: list) -> tf.distribute.Strategy:
     )
 
 
-def _check_tf_config(text: str | None) -> None:
+def check_tf_config(text: str | None) -> None:
+    """Raise an InputError unless the value of TF_CONFIG has `cluster` and `task`."""
     try:
         parts = set(json.loads(text or "{}"))
     except (ValueError, TypeError):

@@ -153,12 +153,13 @@ class RunDir:
                 "last checkpoint."
             )
 
-    def begin(self, config: Mapping[str, Any], tokenizer: "Tokenizer") -> None:
+    def begin(self, config: Mapping[str, Any], tokenizer: "Tokenizer", **about: str) -> None:
         """Start a run, or resume the same one.
 
         Args:
           config: the resolved configuration of the run.
           tokenizer: the tokenizer to save in the run.
+          **about: what environment.json says besides `environment()`.
 
         Raises:
           InputError: the folder holds a run with another configuration (the message lists the
@@ -170,8 +171,12 @@ class RunDir:
         with outputs.new_folder(self.path, "--run_dir") as folder:
             new = RunDir(folder)
             tokenizer.save(new.tokenizer_path)
-            outputs.write_json(new.environment_path, environment())
+            outputs.write_json(new.environment_path, environment() | about)
             outputs.write_json(new.config_path, config)
+
+    def environment(self) -> dict[str, Any]:
+        """Return the contents of environment.json."""
+        return outputs.read_json(self.environment_path)
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Check the folder as `begin` does, without writing anything."""

@@ -132,7 +132,8 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         Raises:
           ValueError: `accumulation_steps` is above 1 and the loss is scaled.
         """
-        key = step_dropout_key(self.dropout_seed, self.optimizer.iterations)
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        key = step_dropout_key(self.dropout_seed, self.optimizer.iterations, replica)
         count = self.accumulation_steps
         if count == 1:
             with self._keyed(key):

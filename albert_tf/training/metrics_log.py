@@ -9,16 +9,15 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from albert_tf.runtime import devices
 from albert_tf.runtime.run_dir import RunDir
 
 
-def writable_run(run: RunDir, strategy: tf.distribute.Strategy) -> RunDir:
+def writable_run(run: RunDir, is_chief: bool) -> RunDir:
     """Return the run for the chief, and a temporary folder for other workers.
 
     The temporary folder is removed when the process ends.
     """
-    if devices.is_chief(strategy):
+    if is_chief:
         return run
     scratch = tempfile.TemporaryDirectory()
     atexit.register(scratch.cleanup)

@@ -57,8 +57,7 @@ def parallel_parts(compute: Callable[[tf.Tensor], Any], parts: int, like: Any) -
     ]
 
 
-def step_dropout_key(seed: int, step: tf.Tensor) -> common.DropoutKey:
+def step_dropout_key(seed: int, step: tf.Tensor, replica: tf.Tensor) -> common.DropoutKey:
     """Return the dropout key of (seed, step, replica), int32 [2]."""
     key = tf.stack([tf.constant(seed, tf.int32), tf.cast(step, tf.int32)])
-    replica = tf.distribute.get_replica_context()
-    return common.fold_in(key, tf.cast(replica.replica_id_in_sync_group, tf.int32))
+    return common.fold_in(key, tf.cast(replica, tf.int32))

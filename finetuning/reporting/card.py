@@ -55,7 +55,7 @@ def _origin(
     run: RunDir, config: Mapping[str, Any], source: Source, result: Mapping[str, Any]
 ) -> str:
     parameters = settings.from_dict(AlbertConfig, config["model"]).param_count()
-    commit = outputs.read_json(run.environment_path).get("commit")
+    commit = run.environment().get("commit")
     return (
         f"An ALBERT model of kind `{config['task']['kind']}` with {parameters:,} parameters in its "
         f"encoder, fine-tuned from `{config['init']}` on {result['train_examples']:,} examples of "

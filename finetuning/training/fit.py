@@ -76,7 +76,7 @@ def fine_tune(
       InputError: the loss is not finite, or the metric was never a number.
     """
     values, strategy = config.training, model.distribute_strategy
-    writes = writable_run(run, strategy)
+    writes = writable_run(run, devices.is_chief(strategy))
     with MetricsLog(writes) as log:
         state = _State(model, metric, values.patience, run, writes, log)
         first = state.restore()

@@ -63,11 +63,14 @@ class Selection(BestWeights):
             f"{self.value:.4g} at step {self.step:,}, with its weights in {self._run.best_path}"
         )
 
+    def is_due(self, step: int) -> bool:
+        """Return True if `config.evaluation` requires an evaluation at this step."""
+        every = self._config.evaluation.every
+        return bool(every) and (step % every == 0 or step == self._config.loop.steps)
+
     def evaluate_if_due(self, step: int) -> dict[str, float]:
         """Evaluate if due; return the metrics with the prefix HELDOUT, or an empty dict."""
-        every = self._config.evaluation.every
-        is_due = every and (step % every == 0 or step == self._config.loop.steps)
-        if not is_due or self._evaluate is None:
+        if self._evaluate is None or not self.is_due(step):
             return {}
         figures = {
             name: value

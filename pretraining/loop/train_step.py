@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -22,6 +21,8 @@ from albert_tf.training.step import (
 )
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import SUMS, pretraining_sums
+
+Step = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
 
 MODEL_INPUTS = (*INPUTS, "masked_lm_positions")
 # A part has at least SMALLEST_PART pieces, and one piece for every PARAMETERS_PER_PIECE parameters.
@@ -77,9 +78,9 @@ class TrainStep:
         models scale better this way than by dividing each operation between the cores
         (docs/findings.md).
       smallest_part: the smallest number of pieces of such a part.
-      all_reduce: sums tensors, in any structure, over the replicas; by default the strategy's.
     """
 
+    COUNTED = ("masked_lm_weights", "pair_weight")
     RESULTS = (*SUMS, "grad_norm", "skipped")
 
     def __init__(
@@ -89,11 +90,9 @@ class TrainStep:
         config: PretrainConfig,
         side_by_side: int = 1,
         smallest_part: int = SMALLEST_PART,
-        all_reduce: Callable[[Any], Any] | None = None,
     ) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
         self.side_by_side, self.smallest_part = side_by_side, smallest_part
-        self.all_reduce = all_reduce
         self.has_pairs = config.objective.pair != "none"
         # Without pairs, pooler and pair head have no gradient; weight decay must not change them.
         idle = () if self.has_pairs else (model.encoder.pooler, model.pair_head)
@@ -107,16 +106,27 @@ class TrainStep:
         If the step was skipped, the other results are 0.
         """
         replica = tf.distribute.get_replica_context()
-        all_reduce = self.all_reduce or functools.partial(replica.all_reduce, "sum")
-        weights = (batch["masked_lm_weights"], batch["pair_weight"])
-        counts = all_reduce(tf.stack([tf.reduce_sum(weight) for weight in weights]))
+        all_reduce = functools.partial(replica.all_reduce, "sum")
+        counts = all_reduce(tf.stack([tf.reduce_sum(batch[name]) for name in self.COUNTED]))
+        sums, gradients = self.gradients(batch, counts, replica.replica_id_in_sync_group)
+        return self.update(all_reduce(sums), all_reduce(gradients))
+
+    def gradients(
+        self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, replica: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Return the sums, float32 [6], and gradients of a replica's batch.
+
+        `counts`, float32 [2], holds the sums of `COUNTED` over the replicas.
+        """
         seed = keyed_random.stream_key(self.config.seed, keyed_random.DROPOUT) & 0x7FFFFFFF
-        key = step_dropout_key(seed, self.optimizer.iterations)
-        sums, gradients = self._accumulated(batch, counts, key)
-        sums, gradients = all_reduce(sums), all_reduce(gradients)
+        key = step_dropout_key(seed, self.optimizer.iterations, replica)
+        return self._accumulated(batch, counts, key)
+
+    def update(self, sums: tf.Tensor, gradients: list[tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Update the weights from the sums and gradients of all replicas; return `RESULTS`."""
         norm = tf.linalg.global_norm(gradients)
         is_finite = tf.math.is_finite(norm + tf.reduce_sum(sums))
-        self._update(gradients, tf.where(is_finite, norm, float("nan")))
+        self._apply(gradients, tf.where(is_finite, norm, float("nan")))
         kept = tf.unstack(tf.where(is_finite, tf.concat([sums, [norm]], axis=0), 0.0))
         skipped = tf.cast(~is_finite, tf.float32)
         return dict(zip(self.RESULTS, (*kept, skipped), strict=True))
@@ -164,10 +174,7 @@ class TrainStep:
     def _part(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Return the sums and gradients of a part.
-
-        `counts`, float32 [2], holds the numbers of predictions and pairs of the global batch.
-        """
+        """Return the sums and gradients of a part."""
         with tf.GradientTape() as tape:
             outputs = self.model(
                 {name: batch[name] for name in MODEL_INPUTS},
@@ -185,7 +192,7 @@ class TrainStep:
         gradients = tape.gradient(loss, self.variables)
         return tf.stack([sums[name] for name in SUMS]), list(map(tf.convert_to_tensor, gradients))
 
-    def _update(self, gradients: list[tf.Tensor], norm: tf.Tensor) -> None:
+    def _apply(self, gradients: list[tf.Tensor], norm: tf.Tensor) -> None:
         """Clip and apply the gradients.
 
         A norm of NaN turns all gradients into NaN, which the optimizer skips.

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -15,15 +15,15 @@ from albert_tf.runtime.errors import InputError, reading, writing
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.metrics_log import writable_run
-from data.pipeline.batches import Mixture, Records, training_batches
+from data.pipeline.batches import Mixture, Records
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.divergence_guard import Guard
+from pretraining.loop.runtime import Runtime
 from pretraining.loop.selection import Evaluate, Selection
 from pretraining.loop.stop_request import StopRequest
-from pretraining.loop.train_step import TrainStep, make_optimizer
+from pretraining.loop.train_step import Step, TrainStep, make_optimizer
 from pretraining.loop.training_log import TrainingLog
 
-Step = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
 MakeStep = Callable[[AlbertPretrainer, AdamW, PretrainConfig, int], Step]
 
 
@@ -31,7 +31,7 @@ def train(
     config: PretrainConfig,
     records: Records | Mixture,
     run: RunDir,
-    strategy: tf.distribute.Strategy,
+    runtime: Runtime,
     first_weights: list[np.ndarray] | None = None,
     evaluation: Callable[[AlbertPretrainer], Evaluate] | None = None,
     profile: bool = False,
@@ -48,7 +48,7 @@ def train(
       config: the resolved configuration.
       records: the training records.
       run: the run's folder.
-      strategy: distributes the batches over the devices.
+      runtime: computes the steps.
       first_weights: the initial weights of a run without a checkpoint.
       evaluation: returns, for the model, the function that is called every
         `config.evaluation.every` steps to evaluate it.
@@ -65,7 +65,7 @@ def train(
     """
     with writing(run.path):
         return _Training(
-            config, records, run, strategy, first_weights, evaluation, profile, make_step
+            config, records, run, runtime, first_weights, evaluation, profile, make_step
         ).run_all()
 
 
@@ -77,17 +77,17 @@ class _Training:
         config: PretrainConfig,
         records: Records | Mixture,
         run: RunDir,
-        strategy: tf.distribute.Strategy,
+        runtime: Runtime,
         first_weights: list[np.ndarray] | None,
         evaluation: Callable[[AlbertPretrainer], Evaluate] | None,
         profile: bool,
         make_step: MakeStep,
     ) -> None:
-        check_batch(config, strategy)
-        self.config, self.records, self.run, self.strategy = config, records, run, strategy
-        self.writes = writable_run(run, strategy)
+        check_batch(config, runtime.replicas)
+        self.config, self.records, self.run, self.runtime = config, records, run, runtime
+        self.writes = writable_run(run, runtime.is_chief)
         tf_keras.utils.set_random_seed(config.seed)  # only for the initial weights
-        with strategy.scope(), devices.precision_policy(config.precision):
+        with runtime.strategy.scope(), devices.precision_policy(config.precision):
             self.model = AlbertPretrainer(config.model).create_weights()
             self.optimizer = make_optimizer(config)
             self.optimizer.build(self.model.trainable_variables)
@@ -105,19 +105,17 @@ class _Training:
         self.step = restored or 0
         evaluate = evaluation(self.model) if evaluation else None
         self.selection = Selection(config, self.model, evaluate, run, self.writes)
-        step = make_step(self.model, self.optimizer, config, devices.num_parallel_parts(strategy))
-        self.run_steps = _loop_function(step, strategy)
+        runtime.start(make_step(self.model, self.optimizer, config, runtime.parallel_parts))
         self.profile = profile
 
     def run_all(self) -> AlbertPretrainer:
         """Run the remaining loops of steps and return the model."""
         if self.is_new:
             self._save()  # the checkpoint to restore if the run diverges early
-        any_stop = _any_replica(self.strategy)
         with (
             StopRequest() as stop,
             TrainingLog(
-                self.writes, self.config, self.records.manifest, self.optimizer, self.strategy
+                self.writes, self.config, self.records.manifest, self.optimizer, self.runtime
             ) as log,
         ):
             self.guard.restart(self.step, self.writes)
@@ -125,16 +123,17 @@ class _Training:
             self._export()  # an interrupted run may have missed its export
             while self.step < self.config.loop.steps and not self.selection.is_exhausted:
                 self._loop(log)
-                if any_stop(tf.constant(float(bool(stop.signal)))):
+                if self.runtime.any_process(bool(stop.signal)):
                     # The guard must not restore this checkpoint, which an uninterrupted run would
                     # not have.
                     if self.step != (last_good := int(self.guard.last_good.numpy())):
+                        self.runtime.to_variables()
                         self.checkpoints.save(self.step, also_keep=last_good)
                     self._export()
-                    if devices.is_chief(self.strategy):
+                    if self.runtime.is_chief:
                         print(f"stopped, saved at step {self.step:,}", flush=True)
                     sys.exit(128 + (stop.signal or 15))
-        if self.selection.is_exhausted and devices.is_chief(self.strategy):
+        if self.selection.is_exhausted and self.runtime.is_chief:
             print(self.selection.early_stop_message(self.step), flush=True)
         return self.model
 
@@ -144,15 +143,18 @@ class _Training:
         end = min(loop.steps, self.step - self.step % loop.steps_per_loop + loop.steps_per_loop)
         count, start = end - self.step, time.monotonic()
         with log.profiled(self.profile), reading(self.records.folder):
-            totals, skipped = self.run_steps(self.batches, tf.constant(count))
+            totals, skipped = self.runtime.run_steps(self.batches, count)
             sums = {name: float(total) for name, total in totals.items()}
         seconds = time.monotonic() - start
         self.step = end
-        if self.guard.check(end, skipped.numpy(), self.writes, self._numbers):
+        if self.guard.check(end, skipped, self.writes, self._numbers):
             self.step = self.guard.roll_back(end, self.checkpoints.restore)
+            self.runtime.from_variables()
             self.checkpoints.drop(lambda later: later > self.step)
             self._rewind(log)
             return
+        if self.selection.is_due(end):
+            self.runtime.to_variables()
         log.write(end, count, sums, seconds, self.selection.evaluate_if_due(end))
         is_end = end == loop.steps or self.selection.is_exhausted
         # Not within a streak of skipped steps, because the guard would restore that checkpoint.
@@ -160,13 +162,14 @@ class _Training:
             self._save()
 
     def _save(self) -> None:
+        self.runtime.to_variables()
         self.guard.last_good.assign(self.step)
         self.checkpoints.save(self.step)
         self.selection.drop_older()
         self._export()
 
     def _export(self) -> None:
-        if self.step and devices.is_chief(self.strategy):
+        if self.step and self.runtime.is_chief:
             self.selection.export(self.step)
 
     def _rewind(self, log: TrainingLog) -> None:
@@ -174,22 +177,20 @@ class _Training:
         log.rewind(self.step)
         self.selection.rewind(self.run.metrics(), self.step)
         first = self.step + int(self.guard.offset.numpy())
-        self.batches: Iterator = iter(
-            distributed_batches(self.config, self.records, self.strategy, first)
-        )
+        self.batches = self.runtime.batches(self.config, self.records, first)
 
     def _numbers(self, batch: int) -> list[tuple[str, int, int]]:
         size = self.config.loop.global_batch_size
         return self.records.numbers(self.config.seed, batch * size, size)
 
 
-def check_batch(config: PretrainConfig, strategy: tf.distribute.Strategy) -> None:
+def check_batch(config: PretrainConfig, replicas: int) -> None:
     """Check that replicas, accumulation steps and chunks divide the global batch.
 
     Raises:
       InputError: one of them does not.
     """
-    replicas, batch = strategy.num_replicas_in_sync, config.loop.global_batch_size
+    batch = config.loop.global_batch_size
     if batch % replicas:
         raise InputError(
             "`loop.global_batch_size` must be a multiple of the number of replicas. "
@@ -207,76 +208,3 @@ def check_batch(config: PretrainConfig, strategy: tf.distribute.Strategy) -> Non
             f"`loop.accumulation_steps`, a part of it. Received: {chunks} chunks, "
             f"{batch // replicas // parts} sequences."
         )
-
-
-def distributed_batches(
-    config: PretrainConfig,
-    records: Records | Mixture,
-    strategy: tf.distribute.Strategy,
-    start_step: int,
-) -> tf.distribute.DistributedDataset:
-    """Return the batches from `start_step` on; each worker reads its own part of every batch."""
-
-    def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return training_batches(
-            records,
-            config.objective,
-            config.masking,
-            config.loop.global_batch_size,
-            config.seed,
-            start_step,
-            context.num_input_pipelines,
-            context.input_pipeline_id,
-            context.get_per_replica_batch_size(config.loop.global_batch_size),
-        )
-
-    return strategy.distribute_datasets_from_function(of_worker)
-
-
-def _loop_function(
-    train_step: Step, strategy: tf.distribute.Strategy
-) -> tf.types.experimental.PolymorphicFunction:
-    """Return a `tf.function` that runs a number of steps on the batches of an iterator.
-
-    It returns the sums over the steps and, as float32 [steps], 1 for each skipped step.
-    """
-
-    def one_step(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        results = strategy.run(train_step, args=(batch,))
-        return {name: _local(strategy, value) for name, value in results.items()}
-
-    @tf.function
-    def run_steps(
-        iterator: tf.data.Iterator, count: tf.Tensor
-    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        # The graph has one copy of the step. A second copy, outside the loop, would be optimized
-        # and rounded differently, and a resumed run would not be bit-identical.
-        totals = {name: tf.zeros([]) for name in TrainStep.RESULTS}
-        skipped = tf.TensorArray(tf.float32, count)
-        for number in tf.range(count):
-            results = one_step(next(iterator))
-            totals = {name: total + results[name] for name, total in totals.items()}
-            skipped = skipped.write(number, results["skipped"])
-        return totals, skipped.stack()
-
-    return run_steps
-
-
-def _any_replica(
-    strategy: tf.distribute.Strategy,
-) -> tf.types.experimental.PolymorphicFunction:
-    """Return a function of a float32 [] that is True in all processes if it is positive in any.
-
-    All processes must call it together.
-    """
-
-    def summed(flag: tf.Tensor) -> tf.Tensor:
-        # A copy: a tensor that all replicas share belongs to no device and cannot be summed.
-        return tf.distribute.get_replica_context().all_reduce("sum", tf.identity(flag))
-
-    return tf.function(lambda flag: _local(strategy, strategy.run(summed, args=(flag,))) > 0)
-
-
-def _local(strategy: tf.distribute.Strategy, value: tf.Tensor) -> tf.Tensor:
-    """Return a value that is the same on every replica."""
-    return strategy.experimental_local_results(value)[0]

@@ -7,13 +7,13 @@ import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.optimization.adamw import AdamW
-from albert_tf.runtime import devices
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.metrics_log import MetricsLog
 from albert_tf.training.progress import Progress
 from data.records.manifest import Manifest
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import means
+from pretraining.loop.runtime import Runtime
 
 _BACKWARD = 2  # times the forward pass: one product for the input's gradient, one for the weight's
 
@@ -31,14 +31,14 @@ class TrainingLog(MetricsLog):
         config: PretrainConfig,
         manifest: Manifest,
         optimizer: AdamW,
-        strategy: tf.distribute.Strategy,
+        runtime: Runtime,
     ) -> None:
         super().__init__(run)
         self._config, self._optimizer = config, optimizer
         self._seq_length, self._batch = manifest.seq_length, config.loop.global_batch_size
         slots = config.masking.slots(manifest.seq_length)
         self._flops = step_flops(config.model, self._batch, manifest.seq_length, slots)
-        self._peak = devices.peak_flops(strategy, config.precision)
+        self._runtime, self._peak = runtime, runtime.peak_flops(config.precision)
         self._loops = 0
 
     def rewind(self, step: int) -> None:
@@ -53,7 +53,7 @@ class TrainingLog(MetricsLog):
         if not is_enabled or self._loops != 2:
             yield
             return
-        with tf.profiler.experimental.Profile(self._run.tensorboard_path):
+        with self._runtime.profiled(self._run.tensorboard_path):
             yield
 
     def write(

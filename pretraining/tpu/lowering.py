@@ -68,15 +68,20 @@ def lower_step(
         optimizer.build(model.trainable_variables)
 
     def all_reduce(values: Any) -> Any:
+        if replicas == 1:
+            return values
         return tf.nest.map_structure(lambda x: xla_internals.all_reduce(x, replicas), values)
 
-    step = TrainStep(model, optimizer, config, all_reduce=all_reduce if replicas > 1 else None)
+    step = TrainStep(model, optimizer, config)
     specs = batch_specs(batch_size, seq_length, num_predictions)
 
     @tf.function(jit_compile=True, autograph=False)
     def lowered(*values: tf.Tensor) -> dict[str, tf.Tensor]:
+        batch = dict(zip(specs, values, strict=True))
         with target.tracing_for("TPU"):
-            return step(dict(zip(specs, values, strict=True)))
+            counts = all_reduce(tf.stack([tf.reduce_sum(batch[name]) for name in step.COUNTED]))
+            sums, gradients = step.gradients(batch, counts, tf.constant(0))
+            return step.update(all_reduce(sums), all_reduce(gradients))
 
     return lowered.experimental_get_compiler_ir(*specs.values())(stage="stablehlo")
 

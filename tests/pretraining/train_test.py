@@ -283,6 +283,7 @@ from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Records
 from pretraining.loop.config import resolve
 from pretraining.experiments import SMOKE
+from pretraining.loop.runtime import StrategyRuntime
 from pretraining.loop.training import train
 records = Records.open({tiny_records!r})
 config = resolve(SMOKE, ["loop.steps=10", "loop.steps_per_loop=1", "loop.checkpoint_every=10",
@@ -293,7 +294,7 @@ for name, strategy in (("one", tf.distribute.OneDeviceStrategy("/cpu:0")),
     print(strategy.num_replicas_in_sync)
     run = RunDir({str(tmp_path)!r} + "/" + name)
     os.mkdir(run.path)
-    train(config, records, run, strategy)
+    train(config, records, run, StrategyRuntime(strategy))
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
@@ -313,16 +314,12 @@ def test_a_batch_that_replicas_cannot_share_is_refused(tiny_records: str):
     opened = Records.open(tiny_records)
     config = resolve(SMOKE, ["loop.global_batch_size=15"], opened.manifest)
 
-    @dataclasses.dataclass
-    class Two:
-        num_replicas_in_sync: int = 2
-
     with pytest.raises(InputError, match=r"15, replicas: 2"):
-        check_batch(config, Two())
+        check_batch(config, replicas=2)
     saving = ["model.rematerialize=true", "model.rematerialize_chunks=3"]
     config = resolve(SMOKE, ["loop.global_batch_size=16", *saving], opened.manifest)
     with pytest.raises(InputError, match=r"3 chunks, 8 sequences"):
-        check_batch(config, Two())
+        check_batch(config, replicas=2)
 
 
 @pytest.mark.slow

@@ -6,12 +6,21 @@ Here, each is one XLA program forward and one backward; most keep only the input
 and recompute the rest. The device's own library still computes the matrix products around them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from albert_tf.models.layers import target, tpu, xla
+from albert_tf.models.layers import target, tpu, xla, xla_internals
 from albert_tf.runtime import devices
+
+
+def kept(*tensors: tf.Tensor) -> Sequence[tf.Tensor]:
+    """Return what a gradient reads, as new tensors where one program holds the whole step.
+
+    XLA would otherwise notice that forward and backward pass compute the same, and keep the float32
+    results instead of these tensors.
+    """
+    return tensors if target.is_cpu() else xla_internals.barrier(*tensors)
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
@@ -19,7 +28,7 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        return xla.gelu(x), lambda upstream: xla.gelu_gradient(x, upstream)
+        return xla.gelu(x), lambda upstream: xla.gelu_gradient(*kept(x), upstream)
 
     return op(x)
 
@@ -29,7 +38,7 @@ def gated_gelu(x: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        return xla.gated_gelu(x), lambda upstream: xla.gated_gelu_gradient(x, upstream)
+        return xla.gated_gelu(x), lambda upstream: xla.gated_gelu_gradient(*kept(x), upstream)
 
     return op(x)
 
@@ -74,6 +83,8 @@ def _column_sums(x: tf.Tensor) -> tf.Tensor:
     TensorFlow sums bfloat16 numbers in bfloat16. A product of them accumulates in float32 on CPUs
     with native bfloat16 products; with AVX2, it is off by 0.6 %.
     """
+    if not target.is_cpu():
+        return tf.cast(tf.reduce_sum(tf.cast(x, tf.float32), 0), x.dtype)
     wide = x if devices.has_bfloat16_products() else tf.cast(x, tf.float32)
     return tf.cast(tf.matmul(tf.ones([1, tf.shape(x)[0]], wide.dtype), wide)[0], x.dtype)
 
@@ -149,7 +160,8 @@ def linear_cross_entropy(
     def op(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         narrow_x, narrow_table = tf.cast(x, dtype), tf.cast(table, dtype)
         logits = tf.matmul(narrow_x, narrow_table, transpose_b=True)
-        sums, d_logits, d_bias = xla.weighted_cross_entropy(logits, bias, labels, weights, dtype)
+        sums, *gradients = xla.weighted_cross_entropy(logits, bias, labels, weights, dtype)
+        d_logits, d_bias = kept(*gradients)
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             scaled = tf.cast(upstream[0] * x, dtype)  # 1 / count alone would be rounded too
@@ -171,7 +183,7 @@ def softmax(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def op(logits: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        y = xla.softmax(logits, mask)
+        (y,) = kept(xla.softmax(logits, mask))
         return y, lambda upstream: xla.softmax_gradient(y, upstream)
 
     return op(logits)
@@ -214,7 +226,9 @@ def add_dropout_norm(
     @tf.custom_gradient
     def op(gamma: tf.Tensor, beta: tf.Tensor, *added: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            return xla.norm_gradient(x, update, gamma, key, upstream, eps, rate)
+            inputs = kept(*added)
+            own = inputs if len(inputs) == 2 else (*inputs, None)
+            return xla.norm_gradient(*own, gamma, key, upstream, eps, rate)
 
         return xla.norm(x, update, gamma, beta, key, eps, rate), gradient
 

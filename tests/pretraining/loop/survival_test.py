@@ -21,6 +21,7 @@ from pretraining.experiments import SMOKE
 from pretraining.loop import training
 from pretraining.loop.config import GuardConfig, PretrainConfig, resolve
 from pretraining.loop.divergence_guard import Guard
+from pretraining.loop.runtime import StrategyRuntime
 from pretraining.loop.train_step import TrainStep
 from tests.pretraining.loop.stub_step import StubStep, fingerprints
 
@@ -46,9 +47,9 @@ def run_in(
     folder: pathlib.Path, records: str, config: PretrainConfig, make_step=TrainStep, **options
 ) -> list[np.ndarray]:
     folder.mkdir(exist_ok=True)
-    run, strategy = RunDir(str(folder)), devices.strategy("cpu")
+    run, runtime = RunDir(str(folder)), StrategyRuntime(devices.strategy("cpu"))
     model = training.train(
-        config, Records.open(records), run, strategy, make_step=make_step, **options
+        config, Records.open(records), run, runtime, make_step=make_step, **options
     )
     return model.get_weights()
 

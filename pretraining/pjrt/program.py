@@ -1,0 +1,138 @@
+"""A TensorFlow function as a program that JAX can call on any device.
+
+TensorFlow lowers the function to StableHLO, in which its variables are arguments. The portable
+artifact of that text takes the place of the module of a `jax.export.Exported`. Each call used here
+is public, but jax does not document the substitution: the tests run it on each supported jax.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.runtime.errors import InputError
+
+# TensorFlow leaves its own copies in the text. A reshape to the same shape is the same identity.
+_COPY = re.compile(r"= mhlo\.copy (%\w+) : (\S+)")
+_RESULTS = re.compile(r"func\.func @main\(.*\) -> \(?(.*?)\)? \{")
+_TYPE = re.compile(r"tensor<((?:\d+x)*)(\w+)>")
+_DTYPES = {"i1": "bool", "i32": "int32", "i64": "int64", "f32": "float32", "bf16": "bfloat16"}
+
+Shape = tuple[tuple[int, ...], str]  # with the dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A lowered function of its arguments and of variables that it reads.
+
+    Attributes:
+      artifact: the StableHLO, in the oldest format that jaxlib can write.
+      arguments: the shapes of the arguments and then of the variables.
+      results: the shapes of the results and then of variables that the function updates.
+      num_results: the number of results of the function itself.
+      variables: which variables the function reads, by their number.
+    """
+
+    artifact: bytes
+    arguments: tuple[Shape, ...]
+    results: tuple[Shape, ...]
+    num_results: int
+    variables: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., Sequence[tf.Tensor]],
+        specs: Sequence[tf.TensorSpec],
+        variables: Sequence[tf.Variable],
+    ) -> "Program":
+        """Lower a function of tensors like `specs`, for the devices that the code is traced for.
+
+        The values of the variables are not used, and they are not updated.
+        """
+        compiled = tf.function(function, jit_compile=True, autograph=False)
+        concrete = compiled.get_concrete_function(*specs)
+        numbers = {id(variable.handle): number for number, variable in enumerate(variables)}
+        read = tuple(numbers[id(handle)] for handle in concrete.captured_inputs)
+        text = compiled.experimental_get_compiler_ir(*specs)(stage="stablehlo")
+        text = _COPY.sub(r"= stablehlo.reshape \1 : (\2) -> \2", text)
+        signature = _RESULTS.search(text)
+        assert signature is not None
+        return cls(
+            _serialize(text),
+            tuple(_shape(one) for one in (*specs, *(variables[number] for number in read))),
+            tuple(map(_parse_shape, _TYPE.findall(signature[1]))),
+            len(concrete.outputs),
+            read,
+        )
+
+    def __call__(self, state: Sequence[Any], *arguments: Any) -> list[Any]:
+        """Return the results of the function inside a jitted one.
+
+        `state` holds the values of all variables.
+        """
+        jax = load_jax()
+
+        def shaped(shapes: Sequence[Shape]) -> list[Any]:
+            return [jax.ShapeDtypeStruct(shape, np.dtype(dtype)) for shape, dtype in shapes]
+
+        def stand_in(*_: Any) -> list[Any]:
+            return [jax.numpy.zeros(one.shape, one.dtype) for one in shaped(self.results)]
+
+        exported = jax.export.export(
+            jax.jit(stand_in), disabled_checks=[jax.export.DisabledSafetyCheck.platform()]
+        )(*shaped(self.arguments))
+        exported = dataclasses.replace(
+            exported,
+            mlir_module_serialized=self.artifact,
+            module_kept_var_idx=tuple(range(len(self.arguments))),
+        )
+        values = (*arguments, *(state[number] for number in self.variables))
+        return exported.call(*values)[: self.num_results]
+
+
+def load_jax() -> Any:
+    """Return the module jax, with 64-bit integers, in which steps are counted.
+
+    Raises:
+      InputError: it is not installed.
+    """
+    try:
+        import jax
+        import jax.export
+    except ImportError as error:
+        raise InputError(
+            f"--runtime=pjrt needs jax ({error}). Install it with pip install -r "
+            "requirements-pjrt.txt, or train with --runtime=tensorflow."
+        ) from None
+    jax.config.update("jax_enable_x64", True)
+    return jax
+
+
+def _serialize(text: str) -> bytes:
+    """Return the portable artifact of a StableHLO text.
+
+    Raises:
+      InputError: jaxlib cannot read the text.
+    """
+    import jaxlib
+    from jax.extend.mlir.dialects import stablehlo
+
+    try:
+        return stablehlo.serialize_portable_artifact_str(text, stablehlo.get_minimum_version())
+    except Exception as error:
+        raise InputError(
+            f"jaxlib {jaxlib.__version__} cannot read a program of TensorFlow {tf.__version__} "
+            f"({str(error).splitlines()[0]}). Install the version of requirements-pjrt.txt."
+        ) from None
+
+
+def _shape(like: tf.TensorSpec | tf.Variable) -> Shape:
+    return tuple(like.shape), like.dtype.name
+
+
+def _parse_shape(found: tuple[str, str]) -> Shape:
+    return tuple(map(int, found[0].split("x")[:-1])), _DTYPES[found[1]]

@@ -1,0 +1,209 @@
+"""Training steps under JAX's PJRT client, on all devices of one kind and of several hosts."""
+
+import contextlib
+import functools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.runtime import devices
+from albert_tf.runtime.errors import InputError
+from albert_tf.training.step import num_parts
+from data.pipeline.batches import Mixture, Records, training_batches
+from pretraining.loop.config import PretrainConfig
+from pretraining.loop.train_step import Step, TrainStep
+from pretraining.pjrt.joined_step import JoinedStep, ShardedStep, variables_of
+from pretraining.pjrt.program import load_jax
+
+# Steps that a call runs: the host needs a few milliseconds for a call, however many steps it runs.
+STEPS_PER_CALL = 10
+# On a GPU, sums by atomic additions are in no order. (`xla_gpu_deterministic_ops` would also choose
+# kernels without timing them: a step of albert-mini takes 5.1 ms instead of 4.7 ms.)
+_DETERMINISTIC = {"xla_gpu_exclude_nondeterministic_ops": True}
+
+
+class PjrtRuntime:
+    """The runtime of JAX: `pretraining.loop.runtime.Runtime`.
+
+    TensorFlow makes the batches and holds the variables, on the CPU: call this before it computes
+    anything. Weights and optimizer are on the devices while steps run.
+
+    Args:
+      device: `auto` uses JAX's own choice; `cpu`, `gpu` or `tpu` use all devices of that kind; and
+        `multi_worker` uses all devices of several processes, as TF_CONFIG describes them or as
+        `jax.distributed` finds them.
+      deterministic: use only kernels that give the same bits each time.
+
+    Raises:
+      InputError: jax or the device is absent, or the processes do not find each other.
+    """
+
+    def __init__(self, device: str, deterministic: bool = True) -> None:
+        devices.check_device(device)
+        self._jax = load_jax()
+        if device == "cpu":
+            self._jax.config.update("jax_platforms", "cpu")  # else jax would start a TPU's library
+        for kind in ("GPU", "TPU"):
+            with contextlib.suppress(RuntimeError, ValueError):  # already started; unknown kind
+                tf.config.set_visible_devices([], kind)
+        if device == "multi_worker":
+            _join_processes(self._jax)
+        self.devices = _find(self._jax, device)
+        self.platform = self.devices[0].platform
+        if self.platform != "cpu" and not self._jax.config.jax_compilation_cache_dir:
+            # The compiler times kernels to choose among them. A restart must have the same ones.
+            self._jax.config.update("jax_compilation_cache_dir", _cache_folder())
+        self.strategy = devices.strategy("cpu")
+        self.replicas, self.parallel_parts = len(self.devices), 1
+        self._num_processes, self._process = self._jax.process_count(), self._jax.process_index()
+        self.is_chief = self._process == 0
+        self._options = _DETERMINISTIC if deterministic and self.platform == "gpu" else None
+        self._state: list[Any] | None = None
+
+    @property
+    def precision(self) -> str:
+        """The fastest precision on the devices."""
+        if self.platform == "cpu":
+            return devices.resolve_precision("auto", "cpu")
+        capability = getattr(self.devices[0], "compute_capability", "8.0")
+        return "mixed_bfloat16" if float(capability) >= 8.0 else "float32"
+
+    def peak_flops(self, precision: str) -> float | None:
+        """Return the peak FLOPs per second of all replicas; None if unknown."""
+        if self.platform == "cpu":
+            return devices.peak_flops(self.strategy, precision)
+        of_one = _peak_flops(self.devices[0].device_kind)
+        return of_one * self.replicas if of_one and precision == "mixed_bfloat16" else None
+
+    def start(self, step: Step) -> None:
+        """Prepare to run `step`, which is compiled for its first batch."""
+        assert isinstance(step, TrainStep)
+        self._step, self._variables, self._state = step, variables_of(step), None
+        self.__dict__.pop("_sharded", None)  # of a step before
+
+    def batches(self, config: PretrainConfig, records: Records | Mixture, first: int) -> Iterator:
+        """Return this process's part of the batches from number `first` on."""
+        dataset = training_batches(
+            records,
+            config.objective,
+            config.masking,
+            config.loop.global_batch_size,
+            config.seed,
+            first,
+            self._num_processes,
+            self._process,
+        )
+        local = self.replicas // self._num_processes
+        self._specs = {
+            name: tf.TensorSpec([spec.shape[0] // local, *spec.shape[1:]], spec.dtype)
+            for name, spec in dataset.element_spec.items()
+        }
+        return dataset.as_numpy_iterator()
+
+    @functools.cached_property
+    def _sharded(self) -> ShardedStep:
+        joined = JoinedStep.of(self._step, self._specs, self.platform)
+        return ShardedStep(joined, self.devices, self._options)
+
+    def run_steps(self, batches: Iterator, count: int) -> tuple[Mapping[str, Any], np.ndarray]:
+        """Run steps; return sums over them and, float32 [count], 1 for each skipped step.
+
+        The next batches are put on the devices while the steps before run.
+        """
+        at_once = num_parts(count, STEPS_PER_CALL)
+        step = self._sharded
+        if self._state is None:
+            values = [variable.numpy() for variable in self._variables]
+            self._state = step.put_state(values)
+        rows = []
+        for _ in range(count // at_once):
+            stacked = _stack([next(batches) for _ in range(at_once)])
+            self._state, results = step(self._state, step.put_batch(stacked))
+            rows.append(results)
+        self._is_ahead = True
+        table = np.concatenate(self._jax.device_get(rows))  # [count, len(RESULTS)]
+        self._assign(lambda variable: variable.shape.rank == 0)  # steps and rate, for the log
+        return dict(zip(TrainStep.RESULTS, table.sum(0), strict=True)), table[:, -1]
+
+    def to_variables(self) -> None:
+        """Bring the variables of model and optimizer up to date with the steps."""
+        if self._state is not None and self._is_ahead:
+            self._assign(lambda variable: True)
+            self._is_ahead = False
+
+    def from_variables(self) -> None:
+        """Continue with the variables of model and optimizer, which were restored."""
+        self._state = None
+
+    def _assign(self, is_wanted: Any) -> None:
+        pairs = zip(self._variables, self._state or (), strict=True)
+        wanted = [(variable, value) for variable, value in pairs if is_wanted(variable)]
+        values = self._jax.device_get([value for _, value in wanted])
+        for (variable, _), value in zip(wanted, values, strict=True):
+            variable.assign(value)
+
+    def any_process(self, flag: bool) -> bool:
+        """Return True if any process passes True; all must call it together."""
+        if self._num_processes == 1:
+            return flag
+        from jax.experimental import multihost_utils
+
+        return bool(multihost_utils.process_allgather(np.array(flag)).any())
+
+    def profiled(self, path: str) -> contextlib.AbstractContextManager:
+        """Profile a block for TensorBoard."""
+        return self._jax.profiler.trace(path)
+
+
+def _stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def _peak_flops(kind: str) -> float | None:
+    """Return the peak of a device that JAX names `kind`, as NVIDIA H200 or TPU v5 lite."""
+    name = kind.replace(" lite", "e").replace("TPU v5", "TPU v5p").replace("v5pe", "v5e")
+    return next((flops for key, flops in devices.PEAK_FLOPS.items() if key in name), None)
+
+
+def _cache_folder() -> str:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(cache, "albert_tf", "pjrt")
+
+
+def _find(jax: Any, device: str) -> list[Any]:
+    """Return the devices of all processes."""
+    kind = None if device in ("auto", "multi_worker") else device
+    try:
+        return jax.devices(kind)
+    except RuntimeError as error:
+        raise InputError(
+            f"--device={device} --runtime=pjrt: jax finds no such device: "
+            f"{str(error).splitlines()[0]} Install jax for it (docs/tpu.md), or pass --device=cpu."
+        ) from None
+
+
+def _join_processes(jax: Any) -> None:
+    """Join the processes that TF_CONFIG lists or, without it, those that jax finds by itself."""
+    given: dict[str, Any] = {}
+    if text := os.environ.get("TF_CONFIG"):
+        devices.check_tf_config(text)
+        found = json.loads(text)
+        workers = [*found["cluster"].get("chief", ()), *found["cluster"].get("worker", ())]
+        is_worker = found["task"]["type"] == "worker"
+        offset = len(found["cluster"].get("chief", ())) if is_worker else 0
+        given = {
+            "coordinator_address": workers[0],
+            "num_processes": len(workers),
+            "process_id": offset + found["task"]["index"],
+        }
+    try:
+        jax.distributed.initialize(**given)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(
+            "--device=multi_worker --runtime=pjrt: jax.distributed could not join the processes: "
+            f"{str(error).splitlines()[0]}. Describe them in TF_CONFIG."
+        ) from None

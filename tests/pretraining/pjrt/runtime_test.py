@@ -1,0 +1,263 @@
+"""Training under JAX's PJRT client, compared with TensorFlow's own."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.run_dir import RunDir
+from pretraining import train
+from pretraining.loop.train_step import TrainStep
+from tests.pretraining.loop.stub_step import fingerprint
+
+pytest.importorskip("jax", reason="jax is absent: requirements-pjrt.txt")
+
+SMALL = (
+    "loop.steps=6",
+    "loop.steps_per_loop=2",
+    "loop.checkpoint_every=2",
+    "optimizer.warmup_steps=2",
+    "model.max_positions=32",
+    "model.num_layers=1",
+    "model.hidden_size=32",
+    "model.intermediate_size=32",
+    "model.hidden_dropout=0.1",
+    "model.attention_dropout=0.1",
+    "precision=float32",
+)
+FIGURES = ("loss/mlm", "loss/pair", "accuracy/mlm", "accuracy/pair", "lr", "skipped")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compile each program once, in this process and in those that tests start."""
+    import jax
+
+    folder = str(tmp_path_factory.mktemp("compiled"))
+    for key, value in (("dir", folder), ("max_size", -1)):
+        jax.config.update(f"jax_compilation_cache_{key}", value)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+
+
+def run(records: str, folder: pathlib.Path, runtime: str, *more: str, **options) -> RunDir:
+    given = {"device": "cpu", "runtime": runtime, "set": (*SMALL, *more)}
+    parts = {name: options.pop(name) for name in ("make_step",) if name in options}
+    train.main(train.TrainOptions(records, str(folder), "smoke", **given | options), **parts)
+    return RunDir(str(folder))
+
+
+def weights(of: RunDir) -> dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(of.checkpoints_path)
+    names = [name for name in reader.get_variable_to_shape_map() if "ATTRIBUTES" in name]
+    return {name: reader.get_tensor(name) for name in names if "save_counter" not in name}
+
+
+def assert_equal(some: RunDir, others: RunDir) -> None:
+    theirs = weights(others)
+    for name, value in weights(some).items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+def assert_same_curve(some: RunDir, others: RunDir, tolerance: float = 2e-6) -> None:
+    ours, theirs = some.metrics(), others.metrics()
+    assert [row["step"] for row in ours] == [row["step"] for row in theirs]
+    for a, b in zip(ours, theirs, strict=True):
+        for name in FIGURES:
+            assert a[name] == pytest.approx(b[name], rel=tolerance), (a["step"], name)
+        assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    return run(tiny_records, tmp_path_factory.mktemp("pjrt") / "run", "pjrt")
+
+
+@pytest.fixture(scope="module")
+def tensorflows(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    return run(tiny_records, tmp_path_factory.mktemp("tensorflow") / "run", "tensorflow")
+
+
+def test_the_losses_are_tensorflows_with_the_same_dropout_masks(whole, tensorflows):
+    assert_same_curve(whole, tensorflows)
+    ours, theirs = weights(whole), weights(tensorflows)
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, theirs[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def cut(folder: pathlib.Path, source: RunDir, step: int) -> pathlib.Path:
+    """A copy of a finished run as it was at a step."""
+    import shutil
+
+    shutil.copytree(source.path, folder)
+    (folder / "result.json").unlink()
+    checkpoints = folder / "checkpoints"
+    for path in checkpoints.glob("ckpt-*"):
+        if int(re.match(r"ckpt-(\d+)", path.name)[1]) > step:
+            path.unlink()
+    names = [f"ckpt-{step}"]
+    tf.compat.v1.train.update_checkpoint_state(str(checkpoints), names[-1], names)
+    return folder
+
+
+def test_a_resumed_run_is_bit_equal(whole: RunDir, tiny_records: str, tmp_path: pathlib.Path):
+    resumed = run(tiny_records, cut(tmp_path / "run", whole, 2), "pjrt")
+    assert_equal(resumed, whole)
+    assert [row["loss/mlm"] for row in resumed.metrics()] == [
+        row["loss/mlm"] for row in whole.metrics()
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "second"), [("pjrt", "tensorflow"), ("tensorflow", "pjrt")])
+def test_a_run_goes_on_in_the_other_runtime(
+    first: str,
+    second: str,
+    whole: RunDir,
+    tensorflows: RunDir,
+    tiny_records: str,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture,
+):
+    begun = {"pjrt": whole, "tensorflow": tensorflows}[first]
+    mixed = run(tiny_records, cut(tmp_path / "run", begun, 4), second)
+    shown = capsys.readouterr().out
+    assert f"begun with --runtime={first} and continues with --runtime={second}" in shown
+    assert "continuing at step 4 " in shown
+    assert_same_curve(mixed, tensorflows)
+
+
+@pytest.mark.slow
+def test_steps_that_are_not_finite_are_skipped_and_then_rolled_back(
+    tiny_records: str, tmp_path: pathlib.Path
+):
+    """Batches 2, 3 and 4 are bad: with more than two in a row, the run goes back to step 2."""
+    from data.pipeline.batches import Records
+    from pretraining.experiments import SMOKE
+    from pretraining.loop.config import resolve
+    from tests.pretraining.loop.stub_step import fingerprints
+
+    records = Records.open(tiny_records)
+    bad = fingerprints(records, resolve(SMOKE, SMALL, records.manifest), 5)[2:]
+
+    class Broken(TrainStep):
+        def gradients(self, batch, counts, replica):
+            sums, gradients = super().gradients(batch, counts, replica)
+            is_bad = tf.reduce_any(fingerprint(batch) == tf.constant(bad))
+            return sums * tf.where(is_bad, float("nan"), 1.0), gradients
+
+    more = "guard.max_consecutive=2"
+    runs = [
+        run(tiny_records, tmp_path / name, name, more, make_step=Broken)
+        for name in ("pjrt", "tensorflow")
+    ]
+    ours, theirs = ([row["step"] for row in each.skipped()] for each in runs)
+    assert ours == theirs == [2, 3, 4]
+    assert_same_curve(*runs)
+
+
+def test_bad_options_are_one_line_before_data_is_read(tmp_path: pathlib.Path):
+    def refused(**options: str) -> str:
+        with pytest.raises(InputError) as caught:
+            run("no records", tmp_path / "run", "pjrt", **options)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    assert refused(device="tpu", tpu="local").startswith("--tpu is only for --runtime=tensorflow")
+    assert refused(device="gpu").startswith(
+        "--device=gpu --runtime=pjrt: jax finds no such device:"
+    )
+    assert refused(device="npu") == (
+        "--device must be one of auto, cpu, gpu, tpu, multi_worker. Received: 'npu'."
+    )
+
+
+def test_without_jax_the_message_names_the_requirements(tmp_path: pathlib.Path):
+    command = """
+import sys
+sys.modules["jax"] = None
+from albert_tf.runtime import commands
+from pretraining import train
+commands.run(train.main, train.TrainOptions, train.__doc__)
+"""
+    flags = ["--data=none", f"--run_dir={tmp_path / 'run'}", "--runtime=pjrt"]
+    done = subprocess.run(
+        [sys.executable, "-c", command, *flags], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "--runtime=pjrt needs jax" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_program_that_jaxlib_cannot_read_is_one_line():
+    from pretraining.pjrt.program import _serialize
+
+    with pytest.raises(InputError, match=r"^jaxlib [\d.]+ cannot read a program of TensorFlow"):
+        _serialize("module { not_an_operation }")
+
+
+FOUR = """
+import json, sys
+import jax
+jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
+from pretraining import train
+options = train.TrainOptions(**json.loads(sys.argv[2]))
+train.main(options)
+"""
+
+
+@pytest.mark.slow
+def test_four_devices_equal_one(tiny_records: str, tmp_path: pathlib.Path):
+    """Without dropout, whose masks differ between replicas."""
+    more = ("model.hidden_dropout=0", "model.attention_dropout=0", "loop.steps=20")
+    for count in (1, 4):
+        options = {
+            "data": tiny_records,
+            "run_dir": str(tmp_path / str(count)),
+            "experiment": "smoke",
+            "device": "cpu",
+            "runtime": "pjrt",
+            "set": (*SMALL, *more),
+        }
+        command = [sys.executable, "-c", FOUR, str(count), json.dumps(options)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert f"{count} replica(s)" in done.stdout
+    assert_same_curve(RunDir(str(tmp_path / "4")), RunDir(str(tmp_path / "1")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("experiment", "changes"),
+    [
+        ("smoke", ("loop.steps=100",)),
+        (
+            "albert-mini",
+            (
+                "loop.steps=40",
+                "loop.steps_per_loop=10",
+                "loop.checkpoint_every=40",
+                "optimizer.warmup_steps=10",
+                "optimizer.decay_steps=8",
+            ),
+        ),
+    ],
+)
+def test_long_curves_are_tensorflows(
+    experiment: str, changes: tuple[str, ...], tiny_records: str, tmp_path: pathlib.Path
+):
+    runs = []
+    for runtime in ("pjrt", "tensorflow"):
+        given = {"device": "cpu", "runtime": runtime, "set": (*changes, "precision=float32")}
+        folder = str(tmp_path / runtime)
+        train.main(train.TrainOptions(tiny_records, folder, experiment, **given))
+        runs.append(RunDir(folder))
+    assert_same_curve(*runs)
