@@ -187,11 +187,8 @@ def begin(run: RunDir, config: Mapping[str, Any], records: Mixture, runtime: str
     """Begin the run, or resume it with a note if it was begun with another runtime."""
     if os.path.isfile(run.environment_path):
         if (before := run.environment().get("runtime", "tensorflow")) != runtime:
-            print(
-                f"note: this run was begun with --runtime={before} and continues with "
-                f"--runtime={runtime}, which rounds differently",
-                flush=True,
-            )
+            change = f"begun with --runtime={before} and continues with --runtime={runtime}"
+            print(f"note: this run was {change}, which rounds differently", flush=True)
     run.begin(config, tokenizer_of(records.parts[0].folder), runtime=runtime)
 
 
