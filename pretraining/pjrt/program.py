@@ -105,8 +105,8 @@ def load_jax() -> Any:
         import jax.export
     except ImportError as error:
         raise InputError(
-            f"--runtime=pjrt needs jax ({error}). Install it with pip install -r "
-            "requirements-pjrt.txt, or train with --runtime=tensorflow."
+            f"--runtime=pjrt needs jax ({error}). Run pip install '.[pjrt]' in the checkout (for "
+            "GPUs '.[pjrt-gpu]', for TPUs '.[pjrt-tpu]'), or train with --runtime=tensorflow."
         ) from None
     jax.config.update("jax_enable_x64", True)
     return jax
@@ -126,7 +126,7 @@ def _serialize(text: str) -> bytes:
     except Exception as error:
         raise InputError(
             f"jaxlib {jaxlib.__version__} cannot read a program of TensorFlow {tf.__version__} "
-            f"({str(error).splitlines()[0]}). Install the version of requirements-pjrt.txt."
+            f"({str(error).splitlines()[0]}). Install jax 0.10.2 to 0.12."
         ) from None
 
 

@@ -17,7 +17,7 @@ from pretraining import train
 from pretraining.loop.train_step import TrainStep
 from tests.pretraining.loop.stub_step import fingerprint
 
-pytest.importorskip("jax", reason="jax is absent: requirements-pjrt.txt")
+pytest.importorskip("jax", reason="jax is absent: requirements-dev.txt")
 
 SMALL = (
     "loop.steps=6",
