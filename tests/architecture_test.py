@@ -331,7 +331,8 @@ def test_light_modules_load_no_tensorflow(module):
 def test_importing_the_library_changes_nothing():
     """Commands set two variables before TensorFlow; a user's program keeps its own environment."""
     code = """
-import os, pkgutil, importlib, albert_tf
+import os, pkgutil, importlib, sys, albert_tf
+sys.modules["jax"] = None  # else TensorFlow imports it, and it sets variables itself
 before = dict(os.environ)
 skipped = ("albert_tf.runtime.commands", "albert_tf.info")
 for module in pkgutil.walk_packages(albert_tf.__path__, "albert_tf."):
