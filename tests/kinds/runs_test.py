@@ -217,7 +217,8 @@ def test_an_ensemble_is_the_mean_of_its_members(case, tuned, tmp_path):
     assert wanted not in (predictions_of(tuned.run_dir), members[1](examples))
     result = json.loads((tmp_path / "both" / "result.json").read_text())
     assert result["members"] == [tuned.run_dir, other]
-    assert result["ensemble"] == pytest.approx(DATASETS[tuned.task].score(wanted, examples))
+    scores = DATASETS[tuned.task].score(wanted, examples)
+    assert result["ensemble"] == pytest.approx(scores, abs=1e-6)  # thresholds are float32
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 from albert_tf.runtime.errors import InputError, MachineError
 from albert_tf.runtime.files import outputs
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+ROOT = pathlib.Path(__file__).resolve().parents[4]
 
 
 def fill(path, **changes):
