@@ -17,8 +17,8 @@ OTHERS = {
     "document_boundary", "errors", "experiment", "feature_names", "format", "grid", "group",
     "heldout_set", "ignore", "kind", "label_column", "label_separator", "layout", "loss",
     "objective", "pair", "part", "patience", "pooling", "precision", "preset", "presets",
-    "quantization", "recipe", "rows", "runner", "runtime", "select", "set", "split", "task", "tasks",
-    "text_column", "topology", "tpu",
+    "quantization", "recipe", "rows", "runner", "runtime", "select", "set", "split", "task",
+    "tasks", "text_column", "topology", "tpu",
 }  # fmt: skip
 
 
