@@ -69,9 +69,12 @@ def assert_equal(some: RunDir, others: RunDir) -> None:
 def assert_same_curve(some: RunDir, others: RunDir, tolerance: float = 2e-6) -> None:
     ours, theirs = some.metrics(), others.metrics()
     assert [row["step"] for row in ours] == [row["step"] for row in theirs]
+    # A decayed rate is the highest one times a small difference, which float32 rounds.
+    rounded = {"lr": tolerance * max(row["lr"] for row in theirs)}
     for a, b in zip(ours, theirs, strict=True):
         for name in FIGURES:
-            assert a[name] == pytest.approx(b[name], rel=tolerance), (a["step"], name)
+            near = pytest.approx(b[name], rel=tolerance, abs=rounded.get(name, 1e-12))
+            assert a[name] == near, (a["step"], name)
         assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=1e-5)
 
 
