@@ -195,7 +195,6 @@ KNOW_KINDS = (
     "finetuning.kinds.distillation_losses",
     "finetuning.datasets",
 )
-FOREIGN = {"albert_tf.convert.huggingface.folder": {"classifier"}}  # names in others' files
 
 
 def kinds_known(path: pathlib.Path) -> list[str]:
@@ -208,11 +207,10 @@ def kinds_known(path: pathlib.Path) -> list[str]:
     ]
     names = re.findall(r'^    "(\w+)": ', FINETUNING_REGISTRY.read_text(), re.M)
     assert len(names) == len(ROOMS), "a kind has one room and one line in each registry"
-    literals = {*names} - FOREIGN.get(dotted(path), set())
     return edges + [
         f"{shown(path)}:{node.lineno} names {node.value}"
         for node in parsed(path)
-        if isinstance(node, ast.Constant) and node.value in literals
+        if isinstance(node, ast.Constant) and node.value in names
     ]
 
 

@@ -15,8 +15,6 @@ from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 from finetuning.reporting.intact_results import read_result, require_intact
 
-_RULES = 2  # of scoring; evaluations that were kept under others are made again
-
 
 def name_of(kind: str, metric: str) -> str:
     """Return the name that a metric of a dev part has on another part."""
@@ -48,7 +46,7 @@ def result_of(task: Dataset, data: Data, run: RunDir) -> dict[str, Any]:
     The run keeps them as evaluations/PART.json, which is used again while the data is the same.
     """
     ((part, examples),) = data.dev.items()
-    path, identity = run.evaluation_path(part), {"data": report.fingerprint(data), "rules": _RULES}
+    path, identity = run.evaluation_path(part), {"data": report.fingerprint(data)}
     if os.path.isfile(path):
         kept = outputs.read_json(path, allow_nan=True)
         if identity.items() <= kept.items():
