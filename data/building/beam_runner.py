@@ -2,14 +2,16 @@
 
     files -> pairs of segments, grouped into shards by key -> each shard, sorted by key
 
-Beam only moves the pairs from their file to their shard; all other functions are those of the local
-runner. A worker holds a batch of documents while it splits them, and one shard while it writes.
+Its pipeline consists of FlatMap, Map and GroupByKey alone, which every runner of Beam has. Beam only
+moves the pairs from their file to their shard; all other functions are those of the local runner.
+A worker holds a batch of documents while it splits them, and one shard while it writes.
 Every worker must reach the corpus and the output folder under the same path.
 """
 
 import contextlib
 import dataclasses
 import io
+import operator
 import os
 import re
 import shlex
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, MachineError
 from albert_tf.runtime.files import outputs
+from data.building import endpoints
 from data.building.cutter import Cutter, Tally, cut_all
 from data.building.sequences import Sequences
 from data.building.shuffle import Layout, ShardWriter, by_shard, spill_path
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
 _SUMMARY = "beam.json"
-_TALLY = "tally"
+_EVERY_SHARD = (-1, [])  # a part so that shards without pairs are written too
 _USERS_MISTAKE = re.compile(
     r"albert_tf\.runtime\.errors\.\w+: (.+?)(?: \[while running '.*)?$", re.MULTILINE
 )
@@ -81,28 +84,22 @@ def run(
     import apache_beam as beam
 
     options = require_beam(beam_args)
+    runner = _runner(options)
+    endpoints.require_answers(options)
     if corpus.data_dir:  # workers have a different working directory
         corpus = dataclasses.replace(corpus, data_dir=os.path.abspath(corpus.data_dir))
-    with _raise_user_errors(), beam.Pipeline(_runner(options), options) as pipeline:
-        cut = (
+    parts = [*_with_absolute_paths(corpus.parts()), _EVERY_SHARD]
+    with _raise_user_errors(), beam.Pipeline(runner, options) as pipeline:
+        _ = (
             pipeline
-            | "files" >> beam.Create(_with_absolute_paths(corpus.parts()))
-            | "to any worker" >> beam.Reshuffle()
-            | "cut" >> beam.FlatMap(_cut, corpus, cutter, num_shards).with_outputs(main="pairs")
-        )
-        tally = cut[_TALLY] | "total" >> beam.CombineGlobally(_total)
-        # So that shards without pairs are written too.
-        no_pairs = [(shard, (0, b"")) for shard in range(num_shards)]
-        sizes = (
-            (cut.pairs, pipeline | "every shard" >> beam.Create(no_pairs))
-            | "pairs of all" >> beam.Flatten()
+            | "files" >> beam.Create(parts)
+            | "to any worker" >> beam.GroupByKey()
+            | "cut" >> beam.FlatMap(_cut, corpus, cutter, num_shards)
             | "by shard" >> beam.GroupByKey()
             | "write" >> beam.Map(_write, folder, num_shards, layout)
-            | "sizes" >> beam.combiners.ToDict()
+            | "of all" >> beam.GroupByKey()
+            | "summarize" >> beam.Map(_summarize, folder)
         )
-        summary = pipeline | "folder" >> beam.Create([folder])
-        single = beam.pvalue.AsSingleton
-        summary | "summarize" >> beam.Map(_summarize, single(tally), single(sizes))
     for name in os.listdir(folder):
         if _UNFINISHED.fullmatch(name):  # left by a killed worker
             os.remove(os.path.join(folder, name))
@@ -114,20 +111,38 @@ def _runner(options: Any) -> Any:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     name = options.view_as(StandardOptions).runner
+    if name == "dask":
+        return _dask_runner()
     # For the name DirectRunner, Beam would first try to download another runner.
     return FnApiRunner() if name in (None, "DirectRunner") else name
+
+
+def _dask_runner() -> Any:
+    """Return Beam's runner for Dask, whose module also declares its flags."""
+    try:
+        from apache_beam.runners.dask.dask_runner import DaskRunner
+    except ImportError:
+        raise InputError(
+            "--runner=dask in --beam_args needs Dask: pip install 'apache-beam[dask]'."
+        ) from None
+    return DaskRunner()
 
 
 def _with_absolute_paths(parts: Iterable[Part]) -> list[Part]:
     return [(number, [os.path.abspath(name) for name in files]) for number, files in parts]
 
 
-def _cut(part: Any, corpus: NumberedCorpus, cutter: Cutter, num_shards: int) -> Iterator[Any]:
-    """Yield the (shard, `Block`) pairs of a part, and each `Tally` as a tagged output."""
-    from apache_beam.pvalue import TaggedOutput
-
-    for sequences, tally in cut_all(cutter, corpus.documents([part]), num_workers=1):
-        yield TaggedOutput(_TALLY, tally)
+def _cut(
+    part: tuple[int, Iterable[Any]], corpus: NumberedCorpus, cutter: Cutter, num_shards: int
+) -> Iterator[tuple[int, Block | Tally]]:
+    """Yield the (shard, `Block`) pairs of a part, and each `Tally` under the key `num_shards`."""
+    number, (files,) = part
+    if (number, files) == _EVERY_SHARD:
+        yield num_shards, Tally()
+        yield from ((shard, (0, b"")) for shard in range(num_shards))
+        return
+    for sequences, tally in cut_all(cutter, corpus.documents([(number, files)]), num_workers=1):
+        yield num_shards, tally
         for shard, pairs in enumerate(by_shard(sequences, num_shards)):
             if len(pairs):
                 yield shard, (len(pairs), _serialized(pairs))
@@ -139,15 +154,19 @@ def _serialized(pairs: Sequences) -> bytes:
     return file.getvalue()
 
 
-def _total(tallies: Iterable[Tally]) -> Tally:
-    return sum(tallies, Tally())
-
-
 def _write(
-    group: tuple[int, Iterable[Block]], folder: str, num_shards: int, layout: Layout
-) -> tuple[int, int]:
-    """Write the file of a shard, and return the shard and its number of records."""
-    shard, blocks = group
+    group: tuple[int, Iterable[Any]], folder: str, num_shards: int, layout: Layout
+) -> tuple[None, tuple[int, int | Tally]]:
+    """Write the file of a shard, and return its number of records; add up the tallies."""
+    key, values = group
+    if key == num_shards:
+        return None, (key, sum(values, Tally()))
+    return None, (key, _write_shard(key, values, folder, num_shards, layout))
+
+
+def _write_shard(
+    shard: int, blocks: Iterable[Block], folder: str, num_shards: int, layout: Layout
+) -> int:
     num_records = 0
     with tempfile.TemporaryDirectory() as scratch:
         with open(spill_path(scratch, shard), "wb") as spill:
@@ -163,12 +182,13 @@ def _write(
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(temporary)
-    return shard, num_records
+    return num_records
 
 
-def _summarize(folder: str, tally: Tally, sizes: dict[int, int]) -> None:
+def _summarize(results: tuple[None, Iterable[tuple[int, Any]]], folder: str) -> None:
     """Write the counts to a file for the command, because a pipeline does not return results."""
-    values = {"tally": settings.to_dict(tally), "sizes": [sizes[s] for s in sorted(sizes)]}
+    *sizes, tally = (value for _, value in sorted(results[1], key=operator.itemgetter(0)))
+    values = {"tally": settings.to_dict(tally), "sizes": sizes}
     outputs.write_json(os.path.join(folder, _SUMMARY), values)
 
 

@@ -1,0 +1,74 @@
+"""Check that the cluster named in --beam_args answers, because Beam would wait for it forever."""
+
+import re
+import socket
+from typing import TYPE_CHECKING
+
+from albert_tf.runtime.errors import MachineError
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+TIMEOUT_S = 20.0
+
+# Beam's options that name a server which this command talks to, by their flags.
+_SERVERS = {
+    "job_endpoint": "--job_endpoint",
+    "flink_master": "--flink_master",
+    "spark_master_url": "--spark_master_url",
+    "address": "--dask_client_address",
+}
+_WORKERS = "environment_config"  # with EXTERNAL: where each worker finds its pool of processes
+_ADDRESS = re.compile(r"(?:\w+://)?(?P<host>[\w.-]+):(?P<port>\d+)/?")
+_HERE = ("localhost", "127.0.0.1")
+
+
+def require_answers(
+    options: "beam.options.pipeline_options.PipelineOptions", timeout_s: float = TIMEOUT_S
+) -> None:
+    """Connect to each server that Beam's `options` name.
+
+    Raises:
+      MachineError: one of them does not answer within `timeout_s` seconds.
+    """
+    values = options.get_all_options()
+    addresses = {name: _address(values.get(name)) for name in (*_SERVERS, _WORKERS)}
+    for name, flag in _SERVERS.items():
+        if address := addresses[name]:
+            _connect(flag, *address, timeout_s)
+    if address := addresses["job_endpoint"]:
+        _call("--job_endpoint", *address, timeout_s)
+        workers = addresses[_WORKERS]
+        # `localhost` is this machine only if the job service, too, runs on it.
+        if workers and (workers[0] not in _HERE or address[0] in _HERE):
+            _connect("--environment_config", *workers, timeout_s)
+
+
+def _address(value: str | None) -> tuple[str, int] | None:
+    found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    return (found["host"], int(found["port"])) if found else None
+
+
+def _connect(flag: str, host: str, port: int, timeout_s: float) -> None:
+    try:
+        socket.create_connection((host, port), timeout_s).close()
+    except (OSError, OverflowError) as error:
+        raise _no_answer(flag, host, port, str(error)) from None
+
+
+def _call(flag: str, host: str, port: int, timeout_s: float) -> None:
+    import grpc
+
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout_s)
+        except grpc.FutureTimeoutError:
+            reason = f"no gRPC within {timeout_s:g} s"
+            raise _no_answer(flag, host, port, reason) from None
+
+
+def _no_answer(flag: str, host: str, port: int, reason: str) -> MachineError:
+    return MachineError(
+        f"no server answers at {flag} in --beam_args: {host}:{port} ({reason}). Start it, or "
+        "correct the address, and run the same command again."
+    )
