@@ -5,7 +5,6 @@ from typing import Any
 
 from albert_tf.convert.bundle import Bundle, head_shapes
 from albert_tf.convert.unshare import init_groups_from_shared
-from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.text.sentencepiece_model import SentencePiece
@@ -93,16 +92,8 @@ def _task(bundle: Bundle, assignments: tuple[str, ...]) -> Any:
             "--set must not change the head: keep the number of `task.labels` and the values of "
             f"task.{', task.'.join(fixed)}. Received: {', '.join(assignments)}."
         )
-    _check_length(bundle.config, task)
+    task.require_positions(bundle.config.max_positions, "--set")
     return task
-
-
-def _check_length(config: AlbertConfig, task: Any) -> None:
-    if task.seq_length > config.max_positions:
-        raise ConfigError(
-            "--set: `task.seq_length` must not exceed the model's `max_positions`. Received: "
-            f"{task.seq_length}, {config.max_positions}."
-        )
 
 
 def assumptions(bundle: Bundle, assignments: tuple[str, ...]) -> str:

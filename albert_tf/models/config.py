@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 from albert_tf.runtime import pretrained, settings
-from albert_tf.runtime.bounds import POSITIVE, Bounded, at_most, between, one_of
+from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, at_most, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputNotFoundError, shortened
 from albert_tf.runtime.files import outputs
 
@@ -44,7 +44,7 @@ class AlbertConfig(Bounded):
     num_layers: Annotated[int, POSITIVE, at_most(2**10)] = 12
     num_heads: Annotated[int, POSITIVE, at_most(2**16)] = 12
     intermediate_size: Annotated[int, POSITIVE, at_most(2**18)] = 3072
-    max_positions: Annotated[int, POSITIVE, at_most(2**20)] = 512
+    max_positions: Annotated[int, at_least(4), at_most(2**20)] = 512
     type_vocab_size: Annotated[int, POSITIVE, at_most(2**16)] = 2
     sharing: Annotated[str, one_of(*SHARINGS)] = "all"
     num_groups: Annotated[int, POSITIVE, at_most(2**10)] = 1

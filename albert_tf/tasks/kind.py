@@ -115,8 +115,9 @@ class Kind(Export, Generic[SettingsT]):
 
     def load(self, path: str, unroll: bool = True) -> TaskModel:
         """Load the fine-tuned model of a run."""
-        task, encoder = self.settings_of(RunDir(path)), AlbertEncoder(load_config(path), unroll)
-        model = self.model(encoder, task).create_weights()
+        task, config = self.settings_of(RunDir(path)), load_config(path)
+        task.require_positions(config.max_positions, f"{path}/config.json")
+        model = self.model(AlbertEncoder(config, unroll), task).create_weights()
         read_checkpoint(tf.train.Checkpoint(model=model), path)
         return model
 

@@ -44,6 +44,18 @@ class TaskSettings(Bounded):
         """Return the changes that limit the sequences to `max_positions` pieces, if any."""
         return {} if self.seq_length <= max_positions else {"seq_length": max_positions}
 
+    def require_positions(self, max_positions: int, where: str) -> None:
+        """Check that the model of `max_positions` can read the sequences.
+
+        Raises:
+          ConfigError: it cannot; `where` names the settings.
+        """
+        if self.limits(max_positions):
+            raise ConfigError(
+                f"{where}: `task.seq_length` must not exceed the model's `max_positions`. "
+                f"Received: {self.seq_length}, {max_positions}."
+            )
+
     def replace(self, **changes: Any) -> Self:
         """Return the settings with changes."""
         return dataclasses.replace(cast(Any, self), **changes)

@@ -2,9 +2,9 @@
 
     files -> pairs of segments, grouped into shards by key -> each shard, sorted by key
 
-Its pipeline consists of FlatMap, Map and GroupByKey alone, which every runner of Beam has. Beam only
-moves the pairs from their file to their shard; all other functions are those of the local runner.
-A worker holds a batch of documents while it splits them, and one shard while it writes.
+Its pipeline consists of FlatMap, Map and GroupByKey alone, which every runner of Beam has. Beam
+only moves the pairs from their file to their shard; all other functions are those of the local
+runner. A worker holds a batch of documents while it splits them, and one shard while it writes.
 Every worker must reach the corpus and the output folder under the same path.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
 _SUMMARY = "beam.json"
-_EVERY_SHARD = (-1, [])  # a part so that shards without pairs are written too
+_EVERY_SHARD: Part = (-1, [])  # so that shards without pairs are written too
 _USERS_MISTAKE = re.compile(
     r"albert_tf\.runtime\.errors\.\w+: (.+?)(?: \[while running '.*)?$", re.MULTILINE
 )

@@ -80,6 +80,7 @@ class Manifest(Bounded):
             "have five `special_ids` in [0, `vocab_size`)": len(ids) == 5
             and all(0 <= i < self.vocab_size for i in ids),
             "have `shards` of 0 to 2^40 records": all(0 <= n <= 2**40 for n in self.shards),
+            "have a record in one of its `shards`": any(self.shards),
         }
         for rule, holds in rules.items():
             if not holds:

@@ -155,11 +155,7 @@ def resolve(
         config = dataclasses.replace(
             config, task=_fit_lengths(config.task, model.max_positions, keys)
         )
-    if config.task.seq_length > model.max_positions:
-        raise ConfigError(
-            "`task.seq_length` must not exceed the encoder's `max_positions`. "
-            f"Received: {config.task.seq_length}, {model.max_positions}."
-        )
+    config.task.require_positions(model.max_positions, "--set")
     precision = devices.resolve_precision(config.training.precision, device)
     training = dataclasses.replace(config.training, precision=precision)
     _require_applicable(config.task, training)

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import pathlib
 import pickle
+import shutil
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import EXPORTS, KINDS
-from albert_tf.tasks.predictor import Predictor, predict
+from albert_tf.tasks.predictor import Predictor, load_predictor, predict
 from finetuning.datasets.dataset import Data
 from finetuning.kinds.registry import FINETUNING
 from finetuning.training.keys import require_settings
@@ -55,6 +56,16 @@ def test_settings_that_follow_from_the_data_cannot_be_set(case):
         with pytest.raises(ConfigError, match=f"`task.{name}` follows from the data"):
             require_settings(task, [f"task.{name}=1"])
     require_settings(task, ["task.seq_length=16"])
+
+
+def test_sequences_longer_than_the_encoder_reads_are_refused(case, path, tmp_path):
+    folder = shutil.copytree(path, tmp_path / "run")
+    config = json.loads((folder / "config.json").read_text())
+    config["model"]["max_positions"] = 4
+    (folder / "config.json").write_text(json.dumps(config))
+    message = f"config.json: `task.seq_length` must not exceed .*: {case.settings.seq_length}, 4"
+    with pytest.raises(InputError, match=message):
+        load_predictor(str(folder))
 
 
 def test_examples_alone_and_together_have_one_prediction(case, predictor):

@@ -93,6 +93,7 @@ def test_an_incomplete_manifest_is_refused(folder):
         ({"special_ids": [0, 1, 2, 3]}, "must have five `special_ids` in [0, `vocab_size`)"),
         ({"special_ids": [0, 1, 2, 3, 30_000]}, "must have five `special_ids` in"),
         ({"shards": [4, -1, 3]}, "must have `shards` of 0 to 2^40 records"),
+        ({"shards": [0, 0]}, "must have a record in one of its `shards`"),
         ({"feature_names": "google"}, "must have `feature_names` empty"),
         ({"layout": "reference"}, "must have `feature_names` google or model_garden"),
         ({"max_predictions": 513}, "must have at most `seq_length` `max_predictions`"),
