@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 20.0
 
+_DASK = "address"  # its scheduler says something as soon as there is a connection
 # Beam's options that name a server which this command talks to, by their flags.
 _SERVERS = {
     "job_endpoint": "--job_endpoint",
     "flink_master": "--flink_master",
     "spark_master_url": "--spark_master_url",
-    "address": "--dask_client_address",
+    _DASK: "--dask_client_address",
 }
 _WORKERS = "environment_config"  # with EXTERNAL: where each worker finds its pool of processes
 _ADDRESS = re.compile(r"(?:\w+://)?(?P<host>[\w.-]+):(?P<port>\d+)/?")
@@ -35,7 +36,7 @@ def require_answers(
     addresses = {name: _address(values.get(name)) for name in (*_SERVERS, _WORKERS)}
     for name, flag in _SERVERS.items():
         if address := addresses[name]:
-            _connect(flag, *address, timeout_s)
+            _connect(flag, *address, timeout_s, speaks_first=name == _DASK)
     if address := addresses["job_endpoint"]:
         _call("--job_endpoint", *address, timeout_s)
         workers = addresses[_WORKERS]
@@ -49,9 +50,11 @@ def _address(value: str | None) -> tuple[str, int] | None:
     return (found["host"], int(found["port"])) if found else None
 
 
-def _connect(flag: str, host: str, port: int, timeout_s: float) -> None:
+def _connect(flag: str, host: str, port: int, timeout_s: float, speaks_first: bool = False) -> None:
     try:
-        socket.create_connection((host, port), timeout_s).close()
+        with socket.create_connection((host, port), timeout_s) as connection:
+            if speaks_first and not connection.recv(1):
+                raise ConnectionError("connection closed")
     except (OSError, OverflowError) as error:
         raise _no_answer(flag, host, port, str(error)) from None
 

@@ -122,13 +122,21 @@ def test_a_server_that_does_not_listen_is_named(options, arguments):  # noqa: F8
     assert not pathlib.Path(options.output).exists()
 
 
-def test_a_server_of_another_protocol_is_named():
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        ("--job_endpoint={}", "no gRPC within 0.5 s"),
+        ("--dask_client_address=tcp://{}", "timed out"),
+    ],
+)
+def test_a_server_of_another_protocol_is_named(flag, reason):
     """One that takes connections and says nothing."""
     pytest.importorskip("apache_beam")
+    if "dask" in flag:
+        pytest.importorskip("apache_beam.runners.dask.dask_runner")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        beam_args = f"--job_endpoint=127.0.0.1:{port}"
-        with pytest.raises(MachineError, match="no gRPC within 0.5 s"):
+        beam_args = flag.format(f"127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(MachineError, match=f"{flag.split('=')[0]} .*{reason}"):
             endpoints.require_answers(beam_runner.require_beam(beam_args), timeout_s=0.5)
 
 
