@@ -20,6 +20,12 @@ NORMS, POSITIONS, FFNS = ("post", "pre"), ("learned", "rotary"), ("plain", "gate
 class AlbertConfig(Bounded):
     """The configuration of an encoder of the ALBERT family (arXiv 1909.11942, Table 1) or of BERT.
 
+    >>> config = albert_tf.AlbertConfig.from_preset("albert-base-v2")
+    >>> config.num_layers, config.hidden_size, config.param_count()
+    (12, 768, 11683584)
+    >>> config.replace(num_layers=24).param_count()  # all layers share one block
+    11683584
+
     If `embedding_size == hidden_size`, no projection follows the embeddings, as in BERT.
     `sharing` sets the weights that the layers of a group share: `all`, only those of the
     `attention` or of the `ffn` sub-layer, or `none`. `num_groups` splits the layers into groups of

@@ -29,6 +29,13 @@ _ZEROS = 4  # positions of an input that only creates weights
 class AlbertEncoder(ConfiguredModel):
     """The encoder of ALBERT (arXiv 1909.11942), or of BERT if no layers share weights and E == H.
 
+    >>> encoder = albert_tf.AlbertEncoder.from_preset("albert-mini-en")
+    >>> tokenizer = albert_tf.load_tokenizer("albert-mini-en")
+    >>> ids = tf.constant([[2, *tokenizer.encode("Ships sail."), 3]])  # [CLS] and [SEP]
+    >>> inputs = {"input_word_ids": ids, "input_mask": ids * 0 + 1, "input_type_ids": ids * 0}
+    >>> encoder(inputs)["sequence_output"].shape
+    TensorShape([1, 5, 384])
+
     Inputs: a dict of int32 [B, S]: `input_word_ids`, `input_mask` (1 = real piece, 0 = padding),
     `input_type_ids` (0 = first segment, 1 = second); S is at most `config.max_positions`.
 
@@ -54,9 +61,6 @@ class AlbertEncoder(ConfiguredModel):
     row that begins with one. Training on a CPU without `hidden_dropout` or `rematerialize` then
     skips padded positions, except in batches of fewer than `packing.SMALLEST` positions
     (`layers.packing`).
-
-    >>> encoder = AlbertEncoder(AlbertConfig.from_preset("albert-base-v2"))
-    >>> encoder(fake_inputs)["pooled_output"].shape
     """
 
     def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
@@ -141,6 +145,10 @@ def call_symbolically(model: tf_keras.Model, names: Iterable[str], *shape: int) 
 
 def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:
     """Load the trained encoder of a run folder, a converted folder or an exported encoder.
+
+    >>> encoder = albert_tf.load_encoder("albert-mini-en")  # called as in `AlbertEncoder`
+    >>> encoder.config.hidden_size
+    384
 
     Args:
       path: the folder, or the name of an included model.

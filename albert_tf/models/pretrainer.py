@@ -21,6 +21,14 @@ from albert_tf.runtime.run_dir import RunDir
 class AlbertPretrainer(ConfiguredModel):
     """The encoder, the MLM head and the pair head (paper section 3.1).
 
+    >>> pretrainer = albert_tf.load_pretrainer("albert-mini-en")
+    >>> tokenizer = albert_tf.load_tokenizer("albert-mini-en")
+    >>> ids = tf.constant([[2, *tokenizer.encode("The ship sailed across the"), 4, 9, 3]])  # [MASK]
+    >>> inputs = {"input_word_ids": ids, "input_mask": ids * 0 + 1, "input_type_ids": ids * 0}
+    >>> logits = pretrainer(inputs | {"masked_lm_positions": tf.constant([[6]])})["mlm_logits"]
+    >>> tokenizer.decode([int(tf.argmax(logits[0, 0]))])
+    'ship'
+
     Inputs: those of the encoder, and `masked_lm_positions` int32 [B, P].
     Outputs: those of the encoder, `mlm_logits` float32 [B, P, V] and `pair_logits` float32 [B, 2].
 
@@ -101,6 +109,10 @@ def require_heads(path: str) -> None:
 
 def load_pretrainer(path: str, **kwargs: Any) -> AlbertPretrainer:
     """Load the encoder with its pretraining heads from a run folder or a converted folder.
+
+    >>> pretrainer = albert_tf.load_pretrainer("albert-mini-en")  # called as in `AlbertPretrainer`
+    >>> pretrainer.encoder.config.vocab_size
+    16000
 
     Args:
       path: the folder, or the name of an included model.

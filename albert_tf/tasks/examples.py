@@ -21,6 +21,11 @@ class Example:
 class TextExample(Example):
     """A text or a pair of texts.
 
+    >>> albert_tf.TextExample("a gripping story", label=1).label
+    1
+    >>> albert_tf.TextExample("A man sleeps.", "Nobody sleeps.").texts
+    ('A man sleeps.', 'Nobody sleeps.')
+
     Attributes:
       first: the text, or the first one of a pair.
       second: the second text of a pair.
@@ -42,6 +47,10 @@ class TextExample(Example):
 @dataclasses.dataclass(frozen=True)
 class SpanExample(Example):
     """A question about a context (SQuAD).
+
+    >>> context = "Emma is by Jane Austen."
+    >>> albert_tf.SpanExample("Who wrote Emma?", context, answers=((11, "Jane Austen"),)).texts
+    ('Who wrote Emma?', 'Emma is by Jane Austen.')
 
     Attributes:
       question: the text of the question.
@@ -68,6 +77,11 @@ class SpanExample(Example):
 class ChoiceExample(Example):
     """A question with the options to choose from (RACE).
 
+    >>> options = ("Jane Austen", "George Eliot")
+    >>> example = albert_tf.ChoiceExample("Who wrote Emma?", "", options, label=0)
+    >>> example.options[example.label]
+    'Jane Austen'
+
     Attributes:
       question: the text of the question.
       context: the text that the question is about; empty if there is none.
@@ -90,6 +104,10 @@ class ChoiceExample(Example):
 @dataclasses.dataclass(frozen=True)
 class TokenExample(Example):
     """A text whose words or spans have labels, such as names.
+
+    >>> example = albert_tf.TokenExample("Ann met Bo.", entities=((0, 3, "PER"), (8, 10, "PER")))
+    >>> [example.text[start:end] for start, end, _ in example.entities]
+    ['Ann', 'Bo']
 
     Attributes:
       text: the text.

@@ -71,6 +71,14 @@ class Sequences:
 class Features:
     """The inputs and targets of a task model: N units of `per_unit` sequences each.
 
+    >>> from albert_tf.tasks.kinds import KINDS
+    >>> tokenizer, kind = albert_tf.load_tokenizer("albert-mini-en"), KINDS["regressor"]
+    >>> texts = [albert_tf.TextExample(text, label=len(text)) for text in ("Ships sail.", "Go!")]
+    >>> features = kind.featurize(texts, tokenizer, kind.settings(seq_length=64))
+    >>> inputs, targets = features.batch(tf.range(2))  # padded to equal lengths
+    >>> inputs["input_word_ids"].shape, targets["label"].numpy()
+    (TensorShape([2, 32]), array([11.,  3.], dtype=float32))
+
     Attributes:
       sequences: N x per_unit sequences; those of a unit are adjacent.
       seq_length: the maximum length of a sequence.

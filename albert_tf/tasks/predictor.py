@@ -19,10 +19,7 @@ from albert_tf.text.tokenizer import load_tokenizer
 
 
 class Predictor:
-    """A fine-tuned run, ready to predict.
-
-    >>> predictor = albert_tf.load_predictor("runs/reviews")
-    >>> predictor(["a gripping story"])[0]["label"]
+    """A fine-tuned run, ready to predict; see `load_predictor`.
 
     Attributes:
       model: the task model.
@@ -97,13 +94,14 @@ class Predictor:
 def load_predictor(path: str) -> Predictor:
     """Load the fine-tuned run in a folder for prediction.
 
-    >>> load_predictor("runs/names")(["Ann met Bo."])[0]["entities"]  # token_classification
-    >>> load_predictor("runs/emotions")(["What a day!"])[0]["labels"]  # multi_label
-    >>> question = albert_tf.ChoiceExample("Who wrote Emma?", "", ("Jane Austen", "George Eliot"))
-    >>> load_predictor("runs/questions")([question])[0]["label"]  # multiple_choice: "A" or "B"
+    >>> predictor = albert_tf.load_predictor("runs/reviews")  # text_classification
+    >>> (answer,) = predictor(["a gripping story"])
+    >>> sorted(answer)
+    ['label', 'probabilities', 'score']
 
-    A pair of texts is a `TextExample`, a question of SQuAD a `SpanExample`. The errors are those of
-    `Predictor`.
+    The keys of an answer depend on the kind of task: `entities` for token_classification, `labels`
+    for multi_label, `label` ("A", "B", ...) for multiple_choice. A pair of texts is a
+    `TextExample`, a question of SQuAD a `SpanExample`. The errors are those of `Predictor`.
     """
     return Predictor(path)
 

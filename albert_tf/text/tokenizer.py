@@ -179,6 +179,12 @@ class Tokenizer:
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """Read a tokenizer from a folder that `Tokenizer.save` wrote, a spiece.model or a vocab.txt.
 
+    >>> tokenizer = albert_tf.load_tokenizer("albert-mini-en")
+    >>> tokenizer.pieces("Ships sail.")
+    ['▁ships', '▁sail', '.']
+    >>> tokenizer.decode(tokenizer.encode("Ships sail."))
+    'ships sail.'
+
     `path` may also be the name of an included model. In a folder, the files may be in `tokenizer/`
     (runs, records, checkpoints) or in `assets.extra/tokenizer/` (exports). Without a settings file
     of ours in the same folder, a sentencepiece model gets the normalization of the published

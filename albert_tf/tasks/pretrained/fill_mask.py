@@ -201,9 +201,11 @@ def load_fill_mask(path: str, top_k: int = 5) -> FillMask:
     """Load a pretrained model to fill blanks.
 
     >>> fill = albert_tf.load_fill_mask("albert-mini-en")
-    >>> fill(["The capital of France is [MASK]."])
+    >>> ((pieces,),) = fill(["The ship sailed across the [MASK]."])
+    >>> [piece for piece, probability in pieces][:3]
+    ['▁ship', '▁river', '▁sea']
 
-    returns a list of masks for each text, and for each mask `top_k` pairs of a piece and its
+    The answer is a list of masks for each text, and for each mask `top_k` pairs of a piece and its
     probability, best first.
 
     Args:
