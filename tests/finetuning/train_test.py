@@ -26,7 +26,7 @@ from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.texts import featurize_texts
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning import train
-from finetuning.datasets import DATASETS, OWN
+from finetuning.datasets import DATASETS, OWN, TRAINED
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.text_classification import TextClassification
 from finetuning.kinds.registry import FINETUNING
@@ -164,7 +164,8 @@ def test_the_weights_with_the_best_metric_are_kept(
         def score(self, *_: object) -> dict[str, float]:
             return scores.pop(0) if scores else {"accuracy": 0.5, "macro_f1": 0.5}
 
-    monkeypatch.setitem(DATASETS, "text_classification", Scripted())
+    for datasets in (DATASETS, TRAINED):
+        monkeypatch.setitem(datasets, "text_classification", Scripted())
     chosen = ("training.steps=4", "training.evaluate_every=2", f"training.metric={metric}")
     chosen = (*chosen, "training.batch_size=8", "task.seq_length=32")
     run = RunDir(str(tmp_path / "run"))
