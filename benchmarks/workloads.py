@@ -94,8 +94,9 @@ def batch_of_records(workload: Workload, folder: str) -> dict[str, np.ndarray]:
     Raises:
       InputError: the records have another length or a larger vocabulary.
     """
-    from data.pipeline.batches import Objective, Records, training_batches
-    from data.pipeline.masking import MaskingConfig
+    from data.objectives.masking import MaskingConfig
+    from data.objectives.sentence_order import SentenceOrder
+    from data.pipeline.batches import Records, training_batches
 
     records = Records.open(folder)
     length, vocabulary = records.manifest.seq_length, records.manifest.vocab_size
@@ -105,7 +106,7 @@ def batch_of_records(workload: Workload, folder: str) -> dict[str, np.ndarray]:
             f"{workload.model.vocab_size} in the vocabulary. Received: {length} and {vocabulary}."
         )
     masking = MaskingConfig(max_predictions=workload.predictions)
-    batches = training_batches(records, Objective(), masking, workload.batch_size, seed=0)
+    batches = training_batches(records, SentenceOrder(), masking, workload.batch_size, seed=0)
     return {name: value.numpy() for name, value in next(iter(batches)).items()}
 
 

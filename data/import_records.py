@@ -23,15 +23,16 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.files import outputs, paths
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.progress import Progress
+from data.objectives import DEFAULT_PAIR
 from data.records import locations
 from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
 from data.records.schema import COMPACT_VERSION
 
 if TYPE_CHECKING:  # errors in options are reported without TensorFlow
+    from data.objectives.pair_objective import PairObjective
     from data.records.reference_reader import StaticRecords
 
 _BATCH = 1024
-_PAIRS = ("sop", "nsp", "none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,7 @@ class ImportOptions:
     )
     output: str = commands.option("folder to create", path=True)
     pair: str = commands.option(
-        "meaning of label 1: sop = swapped, nsp = random; none = no labels", "sop"
+        "the value of `objective.pair` that label 1 is for; none = no labels", DEFAULT_PAIR
     )
     dry_run: bool = commands.option("check the options and read all records; write nothing", False)
 
@@ -57,10 +58,12 @@ def import_records(options: ImportOptions) -> None:
         match the tokenizer.
       InputNotFoundError: no file matches.
     """
+    from data.objectives.registry import OBJECTIVES
     from data.records.reference_reader import StaticRecords
 
-    if options.pair not in _PAIRS:
-        raise InputError(f"--pair must be {', '.join(_PAIRS)}. Received: {options.pair!r}.")
+    if options.pair not in OBJECTIVES:
+        raise InputError(f"--pair must be {', '.join(OBJECTIVES)}. Received: {options.pair!r}.")
+    objective = OBJECTIVES[options.pair]
     locations.require_local(options.output, "--output")
     locations.require_local(options.files, "--files")
     files = paths.files_matching(options.files, "--files")
@@ -74,12 +77,12 @@ def import_records(options: ImportOptions) -> None:
         print(f"{options.output} is already complete.")
         return
     outputs.require_new(options.output)
-    if options.pair != "none" and not records.has_pairs:
+    if objective.is_trained and not records.has_pairs:
         raise InputError(
             f"--pair must be none, because the records of {options.files!r} have no labels. "
             f"Received: {options.pair!r}."
         )
-    counts = _checked_counts(records, tokenizer, options.pair)
+    counts = _checked_counts(records, tokenizer, objective)
     if options.dry_run:
         print(json.dumps(settings.to_dict(options), indent=1))
         return
@@ -128,7 +131,9 @@ def _write(
         manifest.write(folder)
 
 
-def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -> Counts:
+def _checked_counts(
+    records: "StaticRecords", tokenizer: Tokenizer, objective: "PairObjective"
+) -> Counts:
     """Read every record and return the counts.
 
     Raises:
@@ -149,15 +154,16 @@ def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -
                     f"records contain id {largest} and begin with "
                     f"{sorted(set(ids[:, 0].tolist()))[:5]}. Pass the tokenizer of the records."
                 )
-            check_ranges(batch, records.seq_length, tokenizer.vocab_size, f"--files: {path}")
+            sizes = records.seq_length, tokenizer.vocab_size, objective.num_classes
+            check_ranges(batch, *sizes, f"--files: {path}")
             sequences += len(ids)
             pieces += int(mask.sum()) - 3 * len(ids)
-            label_1_count += int(batch["pair_label"].sum())
+            label_1_count += int((batch["pair_label"] == 1).sum())
             progress.advance(len(ids))
     return Counts(
         sequences=sequences,
-        sequences_without_pair=sequences if pair == "none" else 0,
-        sequences_of_label_1=label_1_count if pair != "none" else 0,
+        sequences_without_pair=0 if objective.is_trained else sequences,
+        sequences_of_label_1=label_1_count if objective.is_trained else 0,
         pieces=pieces,
     )
 

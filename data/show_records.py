@@ -1,6 +1,6 @@
 """Print sample records in readable form, and statistics of a folder's model inputs.
 
-python -m data.show_records artifacts/records --num=3 --objective=sop
+python -m data.show_records artifacts/records --num=3
 """
 
 import dataclasses
@@ -17,14 +17,10 @@ from albert_tf.text.tokenizer import Tokenizer
 from data.records.manifest import tokenizer_of
 
 if TYPE_CHECKING:  # errors in options are reported without TensorFlow
-    from data.pipeline.batches import Objective, Records
+    from data.objectives.pair_objective import PairObjective
+    from data.pipeline.batches import Records
 
 LEGEND = "{piece}: masked; {piece=}: predicted but unchanged; {piece>other}: replaced by another"
-LABELS = {
-    "sop": "label 0: in order; 1: swapped; none: there is no second segment",
-    "nsp": "label 0: B follows A; 1: B is from another document; none: there is no such pair",
-    "none": "label none: no pair is predicted",
-}
 _BATCH = 256
 Batch = dict[str, np.ndarray]
 
@@ -36,7 +32,7 @@ class ShowRecordsOptions(commands.CommandOptions):
     data: str = commands.option("record folder; the flag name may be omitted", path=True)
     num: Annotated[int, NOT_NEGATIVE] = commands.option("records to print", 3)
     objective: str | None = commands.option(
-        "sop, nsp or none; default: the objective of stored labels, else sop", None
+        "a value of `objective.pair`; default: that of stored labels, else the paper's", None
     )
     sample: Annotated[int, NOT_NEGATIVE] = commands.option(
         "number of leading records in the statistics; 0 = all", 10_000
@@ -52,12 +48,13 @@ def show_records(options: ShowRecordsOptions) -> None:
       InputError: `options.data` is not a record folder, or its records do not support the
         objective.
     """
-    from data.pipeline.batches import Objective, Records, check_objective
-    from data.records.reference_reader import pair_of
+    from data.objectives.pair_objective import pair_of
+    from data.objectives.registry import ObjectiveConfig
+    from data.pipeline.batches import Records
 
     records = Records.open(options.data)
-    objective = Objective(options.objective or pair_of(records.manifest))
-    check_objective(records.manifest, objective)
+    objective = ObjectiveConfig(options.objective or pair_of(records.manifest)).of_pairs
+    objective.check(records.manifest)
     if options.dry_run:
         print(json.dumps(settings.to_dict(options), indent=1))
         return
@@ -66,9 +63,10 @@ def show_records(options: ShowRecordsOptions) -> None:
     count = min(max(options.sample or total, options.num), total)
     batches = _batches(records, objective, options.seed, count)
     print(LEGEND)
-    print(LABELS[objective.pair])
+    print(objective.legend())
     with records.damage_as_input_error():
-        numbers = statistics(_printed(batches, options.num, tokenizer), tokenizer)
+        printed = _printed(batches, options.num, tokenizer)
+        numbers = statistics(printed, tokenizer, objective.num_classes)
     print(f"\n{numbers}\n\n{records.manifest.describe()}")
 
 
@@ -84,16 +82,19 @@ def _printed(batches: Iterator[Batch], num: int, tokenizer: Tokenizer) -> Iterat
         yield batch
 
 
-def _batches(records: "Records", objective: "Objective", seed: int, count: int) -> Iterator[Batch]:
+def _batches(
+    records: "Records", objective: "PairObjective", seed: int, count: int
+) -> Iterator[Batch]:
     """Yield batches of the first `count` records, without the padding of the last batch."""
+    from data.objectives.masking import MaskingConfig
     from data.pipeline.batches import evaluation_batches
-    from data.pipeline.masking import MaskingConfig
     from data.records.reference_reader import check_ranges
 
-    manifest = records.manifest
+    manifest, classes = records.manifest, objective.num_classes
     batches = evaluation_batches(records, objective, MaskingConfig(), _BATCH, seed)
     for begin, batch in zip(range(0, count, _BATCH), batches.as_numpy_iterator(), strict=False):
-        check_ranges(batch, manifest.seq_length, manifest.vocab_size, repr(records.folder))
+        sizes = manifest.seq_length, manifest.vocab_size, classes
+        check_ranges(batch, *sizes, repr(records.folder))
         yield {name: value[: count - begin] for name, value in batch.items()}
 
 
@@ -142,15 +143,15 @@ def _masked(batch: Batch) -> np.ndarray:
     return masked
 
 
-def statistics(batches: Iterator[Batch], tokenizer: Tokenizer) -> str:
-    """Return a Markdown table of statistics over the batches."""
+def statistics(batches: Iterator[Batch], tokenizer: Tokenizer, num_classes: int = 2) -> str:
+    """Return a Markdown table of statistics over the batches, whose labels have these classes."""
     lengths: list[np.ndarray] = []
     counts, runs = Counter[str](), Counter[int]()
     seq_length = 0
     for batch in batches:
         seq_length = batch["input_word_ids"].shape[1]
         lengths.append(batch["input_mask"].sum(axis=1))
-        counts += _counts(batch, tokenizer)
+        counts += _counts(batch, tokenizer, num_classes)
         runs += masked_runs(batch, tokenizer)
     length = np.concatenate(lengths)
     quantiles = " / ".join(f"{q:.0f}" for q in np.percentile(length, [5, 25, 50, 75, 95]))
@@ -168,13 +169,16 @@ def statistics(batches: Iterator[Batch], tokenizer: Tokenizer) -> str:
             f"{counts[kind] / max(1, masked):.4f}" for kind in ("hidden", "replaced", "kept")
         ),
         "runs of 1 / 2 / 3 / more masked words": " / ".join([*shares, rest]),
-        "label 1, of pairs": f"{counts['label_1'] / max(1, pairs):.4f}",
+        **{
+            f"label {number}, of pairs": f"{counts[f'label_{number}'] / max(1, pairs):.4f}"
+            for number in range(1, num_classes)
+        },
         "without a pair": f"{1 - pairs / len(length):.4f}",
     }
     return "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows.items())])
 
 
-def _counts(batch: Batch, tokenizer: Tokenizer) -> Counter[str]:
+def _counts(batch: Batch, tokenizer: Tokenizer, num_classes: int) -> Counter[str]:
     seen, truth, masked = batch["input_word_ids"], original_ids(batch), _masked(batch)
     is_hidden, is_kept = seen == tokenizer.special.mask, seen == truth
     is_pair = batch["pair_weight"] > 0
@@ -184,8 +188,9 @@ def _counts(batch: Batch, tokenizer: Tokenizer) -> Counter[str]:
         "kept": masked & is_kept,
         "replaced": masked & ~is_hidden & ~is_kept,
         "pairs": is_pair,
-        "label_1": is_pair & (batch["pair_label"] == 1),
     }
+    for number in range(1, num_classes):
+        flags[f"label_{number}"] = is_pair & (batch["pair_label"] == number)
     return Counter({name: int(flag.sum()) for name, flag in flags.items()})
 
 

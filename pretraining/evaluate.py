@@ -39,6 +39,7 @@ from albert_tf.runtime.report_text import percent_with_error
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer, tokenizer_of_model
 from albert_tf.training.step import num_parts
+from data.objectives.registry import OBJECTIVES
 from data.pipeline.batches import Records
 from data.records.manifest import COMPACT, tokenizer_of
 from pretraining.evaluation import minimal_pairs
@@ -47,14 +48,11 @@ from pretraining.evaluation.minimal_pairs import evaluate_minimal_pairs, read_mi
 from pretraining.evaluation.overlap import note_overlap
 from pretraining.loop.config import PretrainConfig
 
-ROWS = {
-    "masked pieces": ("accuracy/mlm", "mlm"),
-    "SOP, pair head": ("accuracy/sop", "sop"),
-    "NSP, pair head": ("accuracy/nsp", "nsp"),
-    "SOP, probe": ("probe/sop", "probe_sop"),
-    "NSP, probe": ("probe/nsp", "probe_nsp"),
-    "SOP, lengths alone": ("lengths/sop", "lengths_sop"),
-    "NSP, lengths alone": ("lengths/nsp", "lengths_nsp"),
+# Of the rows of each objective of pairs: the kind of their metric and the prefix of their key.
+PAIR_ROWS = {
+    "pair head": ("accuracy", ""),
+    "probe": ("probe", "probe_"),
+    "lengths alone": ("lengths", "lengths_"),
 }
 SETTABLE = ("masking.", "objective.pair=")
 
@@ -84,7 +82,7 @@ class EvaluateOptions(commands.CommandOptions):
     dry_run: bool = commands.option("check the options and the folders without evaluating", False)
     set: tuple[str, ...] = commands.option(
         "masking.KEY=value, to compare models trained with different masks; objective.pair=NAME, "
-        "the training objective of a converted checkpoint (default sop)",
+        "the training objective of a converted checkpoint (by default the paper's)",
         (),
     )
 
@@ -256,22 +254,34 @@ def report(result: dict[str, Any]) -> str:
             f"n-grams of up to {longest} {unit}" if longest > 1 else f"single {unit}"
         )
     lines.append(f"{'':<24}  {'accuracy':^16}  {'chance':>6}  {'count':>11}")
-    for label, (name, key) in ROWS.items():
-        if name not in result:
-            continue
-        chance = result["baseline/mlm" if key == "mlm" else "baseline/pair"]
-        error, count = result[f"standard_error/{key}"], result[f"count/{key}"]
-        verdict = result.get(f"verdict/{key}", "chance: always the most frequent piece")
-        lines.append(_row(label, result[name], error, f"{chance:.1%}", count, verdict))
-        if key == "mlm":
-            lines += [_row_of_kind(kind, result) for kind in KINDS if f"{kind}/loss" in result]
+    remark = "chance: always the most frequent piece"
+    lines.append(_row_of("masked pieces", result, "accuracy/mlm", "mlm", "mlm", remark))
+    lines += [_row_of_kind(kind, result) for kind in KINDS if f"{kind}/loss" in result]
+    pairs = [name for name in OBJECTIVES if f"baseline/{name}" in result]
+    lines += [
+        _row_of(f"{name.upper()}, {row}", result, f"{kind}/{name}", prefix + name, name)
+        for row, (kind, prefix) in PAIR_ROWS.items()
+        for name in pairs
+        if f"{kind}/{name}" in result
+    ]
     notes = list(result["notes"])
-    if "accuracy/sop" in result and result["accuracy/sop"] == result.get("accuracy/nsp"):
+    of_head = {n: result[f"accuracy/{n}"] for n in pairs if f"accuracy/{n}" in result}
+    if len(of_head) > 1 and len(set(of_head.values())) == 1:
         notes.append(
-            "the pair head is right equally often on SOP and NSP pairs. Their labels are the same, "
-            "so this is what a head does that gives every pair the same answer."
+            f"the pair head is right equally often on {' and '.join(map(str.upper, of_head))} "
+            "pairs. Their labels are the same, so this is what a head does that gives every pair "
+            "the same answer."
         )
     return "\n".join([*lines, *(f"note: {note}" for note in notes)])
+
+
+def _row_of(
+    label: str, result: dict[str, Any], metric: str, key: str, task: str, remark: str = ""
+) -> str:
+    """Return the row of an accuracy, with the chance of its task."""
+    error, count = result[f"standard_error/{key}"], result[f"count/{key}"]
+    chance, verdict = f"{result[f'baseline/{task}']:.1%}", result.get(f"verdict/{key}", remark)
+    return _row(label, result[metric], error, chance, count, verdict)
 
 
 def _row(label: str, share: float, error: float, chance: str, count: float, remark: str) -> str:

@@ -17,8 +17,8 @@ from albert_tf.models.published_sizes import MODELS_M, SHARING_M, WIDTHS_M
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.report_text import markdown_table
-from data.pipeline.batches import Objective
-from data.pipeline.masking import MaskingConfig
+from data.objectives.masking import MaskingConfig
+from data.objectives.registry import ObjectiveConfig
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
 
 # Seconds on any machine, for tests and a first try.
@@ -49,7 +49,7 @@ MINI = PretrainConfig(
         positions="rotary",
         ffn="gated",
     ),
-    objective=Objective(pair_weight=0.1),
+    objective=ObjectiveConfig(pair_weight=0.1),
     masking=MaskingConfig(max_ngram=1),
     optimizer=OptimizerConfig(
         name="adamw", learning_rate=0.001, warmup_steps=1000, decay_steps=7200, beta_2=0.98

@@ -29,8 +29,9 @@ from albert_tf.runtime.plots import plot_lines
 from albert_tf.runtime.report_text import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.progress import Progress
-from data.pipeline.batches import Objective, Records, evaluation_batches
-from data.pipeline.masking import MaskingConfig
+from data.objectives.masking import MaskingConfig
+from data.objectives.pair_objective import NoPairs
+from data.pipeline.batches import Records, evaluation_batches
 from pretraining.evaluate import check_records
 
 L2, ANGLE = "L2 distance", "angle in degrees"
@@ -96,7 +97,7 @@ def layer_similarity(
     sums, pieces, done = np.zeros((2, encoder.config.num_layers)), 0, 0
     total = records.manifest.num_records
     with Progress("sequences", total) as progress:
-        for batch in evaluation_batches(records, Objective("none"), MaskingConfig(), batch_size):
+        for batch in evaluation_batches(records, NoPairs(), MaskingConfig(), batch_size):
             count = min(batch_size, total - done)  # the last batch is padded with copies
             inputs = {name: batch[name][:count] for name in INPUTS}
             sums += sums_of(inputs).numpy()

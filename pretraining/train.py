@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from albert_tf.models.checkpoints import latest_in, note_unfinished, require_readable
 from albert_tf.models.config import AlbertConfig
+from albert_tf.models.head import HEADS, load_heads
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer, require_heads
 from albert_tf.runtime import commands, devices, pretrained, settings
 from albert_tf.runtime.bounds import one_of
@@ -30,28 +31,30 @@ from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
-from data.pipeline.batches import Mixture, Records, check_objective
+from data.pipeline.batches import Mixture, Records
 from data.records.manifest import Manifest, tokenizer_of
 from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.evaluation.overlap import note_overlap
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
+from pretraining.loop.losses import OBJECTIVES
 from pretraining.loop.runtime import Runtime, StrategyRuntime
-from pretraining.loop.selection import Evaluate
+from pretraining.loop.selection import HELDOUT, Evaluate
 from pretraining.loop.train_step import TrainStep, parts_of_batch
 from pretraining.loop.training import MakeStep, check_batch, train
 from pretraining.pjrt.runtime import PjrtRuntime
 
 Evaluation = Callable[[AlbertPretrainer], Evaluate]
 MakeEvaluation = Callable[[Records, PretrainConfig, tf.distribute.Strategy], Evaluation]
+LOSSES, ACCURACIES = zip(*(objective.metrics for objective in OBJECTIVES), strict=True)
 PANELS = {
-    "loss": ("loss/mlm", "loss/pair"),
-    "accuracy": ("accuracy/mlm", "accuracy/pair"),
+    "loss": LOSSES,
+    "accuracy": ACCURACIES,
     "learning rate": ("lr",),
     "gradient norm": ("grad_norm",),
     "tokens per second": ("tokens_per_s",),
-    "held-out loss": ("heldout/loss/mlm", "heldout/loss/pair"),
-    "held-out accuracy": ("heldout/accuracy/mlm", "heldout/accuracy/pair"),
+    "held-out loss": tuple(HELDOUT + name for name in LOSSES),
+    "held-out accuracy": tuple(HELDOUT + name for name in ACCURACIES),
 }
 
 
@@ -252,7 +255,7 @@ def finish(run: RunDir) -> None:
         "skipped": len(run.skipped()),
     }
     run.finish(result)
-    # heldout/loss/pair repeats heldout/loss/sop or nsp.
+    # heldout/loss/pair repeats the same under the objective's own name.
     shown = {n: v for n, v in result.items() if not (n.startswith("heldout/") and "/pair" in n)}
     print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in shown.items()))
 
@@ -278,7 +281,7 @@ def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) ->
             )
     if (metric := config.evaluation.metric).partition("/")[2] != "mlm":
         try:
-            check_objective(heldout.manifest, config.objective)
+            config.objective.of_pairs.check(heldout.manifest)
         except ConfigError as error:
             raise InputError(
                 f"--heldout={heldout.folder} cannot provide `evaluation.metric={metric}`: {error}"
@@ -327,14 +330,24 @@ def first_weights(
             f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "
             "retrain that model with these values."
         )
+    if load_heads(init) != config.heads:
+        raise InputError(
+            f"--init={init} has other pretraining heads than `objective.pair="
+            f"{config.objective.pair}` needs: choose the objective that it was trained with."
+        )
     return load_pretrainer(init).get_weights()
 
 
 def config_of_run(
     config: PretrainConfig, records: Mixture, options: TrainOptions
 ) -> dict[str, object]:
-    """Return the contents of config.json: resolved tree, records, and source of the weights."""
+    """Return the contents of config.json: resolved tree, records, and source of the weights.
+
+    `heads` is left out if they are ALBERT's own.
+    """
+    heads = [settings.to_dict(head) for head in config.heads]
     return settings.to_dict(config) | {
+        **({"heads": heads} if config.heads != HEADS else {}),
         "records": [
             part.manifest.identity() | {"weight": weight}
             for part, weight in zip(records.parts, records.weights, strict=True)

@@ -2,9 +2,10 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
+from albert_tf.models.head import HEADS, Head
 from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, at_most, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputNotFoundError, shortened
@@ -213,13 +214,14 @@ def param_counts(config: AlbertConfig) -> dict[str, int]:
     return counts | ({"output_layer_norm": 2 * h} if config.norm == "pre" else {})
 
 
-def head_param_counts(config: AlbertConfig) -> dict[str, int]:
-    """Return the number of parameters of the two pretraining heads.
+def head_param_counts(config: AlbertConfig, heads: Sequence[Head] = HEADS) -> dict[str, int]:
+    """Return the number of parameters of the pretraining heads.
 
     The output matrix of the MLM head is the word table, which is not counted.
     """
     e, h = config.embedding_size, config.hidden_size
-    return {"mlm_head": h * e + e + 2 * e + config.vocab_size, "pair_head": 2 * h + 2}
+    mlm = h * e + e + 2 * e + config.vocab_size
+    return {head.layer: head.num_classes * (h + 1) if head.num_classes else mlm for head in heads}
 
 
 def _presets() -> dict[str, dict[str, Any]]:

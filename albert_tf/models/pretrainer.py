@@ -1,6 +1,6 @@
-"""AlbertPretrainer: the encoder with its masked-LM and sentence-order heads."""
+"""AlbertPretrainer: the encoder with the heads of its pretraining objectives."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import tensorflow as tf
@@ -10,16 +10,17 @@ from albert_tf.models.checkpoints import is_saved_model, load_config, read_check
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.configured_model import ConfiguredModel
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically, check_types
+from albert_tf.models.head import HEADS, POOLED_OUTPUT, Head, load_heads, parse_heads
 from albert_tf.models.layers import common
 from albert_tf.models.layers.heads import MlmHead, PairHead
-from albert_tf.runtime import pretrained
+from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class AlbertPretrainer(ConfiguredModel):
-    """The encoder, the MLM head and the pair head (paper section 3.1).
+    """The encoder and its heads: by default the MLM head and the pair head (paper section 3.1).
 
     >>> pretrainer = albert_tf.load_pretrainer("albert-mini-en")
     >>> tokenizer = albert_tf.load_tokenizer("albert-mini-en")
@@ -31,24 +32,44 @@ class AlbertPretrainer(ConfiguredModel):
 
     Inputs: those of the encoder, and `masked_lm_positions` int32 [B, P].
     Outputs: those of the encoder, `mlm_logits` float32 [B, P, V] and `pair_logits` float32 [B, 2].
+    Other `heads` of the pooled output have logits `NAME_logits` [B, num_classes].
 
     With `labels`, a dict of `masked_lm_ids` and `masked_lm_weights` [B, P], `mlm_sums` float32 [2]
     replaces `mlm_logits`: the weighted sums of cross-entropies and of correct predictions. No loss
     may then depend on padded positions (`skip_padding` of `AlbertEncoder`).
     """
 
-    def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        config: AlbertConfig,
+        unroll: bool = True,
+        heads: Sequence[Head] = HEADS,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, unroll, **kwargs)
+        self.heads = tuple(heads)
         self.encoder = AlbertEncoder(config, unroll, name="encoder", dtype=self.dtype_policy)
-        self.mlm_head = MlmHead(config)
-        self.pair_head = PairHead(config)
+        for head in self.heads:
+            classes, name = head.num_classes, head.layer
+            layer = PairHead(config, classes, name) if classes else MlmHead(config, name)
+            setattr(self, name, layer)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return super().get_config() | {"heads": [settings.to_dict(head) for head in self.heads]}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:
+        """Build the model that `get_config` describes, with new weights."""
+        heads = parse_heads(config.get("heads"))
+        return super().from_config({**config, "heads": heads}, custom_objects)
 
     @classmethod
     def load(cls, path: str, **kwargs: Any) -> Self:
         """Load a trained pretrainer: see `load_pretrainer`."""
         path = pretrained.locate(path)
         require_heads(path)
-        pretrainer = cls(load_config(path), **kwargs).create_weights()
+        pretrainer = cls(load_config(path), **{"heads": load_heads(path)} | kwargs).create_weights()
         read_checkpoint(tf.train.Checkpoint(model=pretrainer), path)
         return pretrainer
 
@@ -60,7 +81,7 @@ class AlbertPretrainer(ConfiguredModel):
         dropout_key: common.DropoutKey | None = None,
         labels: Mapping[str, tf.Tensor] | None = None,
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
-        """Run the encoder and both heads; see the class for shapes and arguments."""
+        """Run the encoder and the heads; see the class for shapes and arguments."""
         check_types(inputs, (*INPUTS, "masked_lm_positions"))
         outputs = self.encoder(
             {name: inputs[name] for name in INPUTS},
@@ -68,7 +89,10 @@ class AlbertPretrainer(ConfiguredModel):
             dropout_key=dropout_key,
             skip_padding=labels is not None,  # losses with labels ignore padded positions
         )
-        outputs["pair_logits"] = self.pair_head(outputs["pooled_output"])
+        for head in self.heads:
+            if head.input == POOLED_OUTPUT:
+                layer = getattr(self, head.layer)
+                outputs[head.logits] = layer(outputs["pooled_output"])
         table = self.encoder.embeddings.word_embeddings
         # The gradient of these rows is not converted as a whole, unlike that of sequence_output.
         rows = outputs["encoder_outputs"][-1], inputs["masked_lm_positions"], table

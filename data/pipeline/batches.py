@@ -9,31 +9,21 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from albert_tf.runtime.errors import ConfigError
+from data.objectives.masking import MaskingConfig
+from data.objectives.pair_objective import PairObjective
 from data.pipeline.example_maker import ExampleMaker
-from data.pipeline.masking import MaskingConfig
 from data.pipeline.mixture import Mixture
-from data.pipeline.pair_objective import PAIR_OBJECTIVES, Objective
 from data.pipeline.record_folder import Records
-from data.records.manifest import COMPACT, Manifest
-from data.records.reference_reader import StaticRecords, pair_of
+from data.records.manifest import COMPACT
 
-__all__ = [
-    "PAIR_OBJECTIVES",
-    "Mixture",
-    "Objective",
-    "Records",
-    "check_objective",
-    "evaluation_batches",
-    "padded_batch",
-    "training_batches",
-]
+__all__ = ["Mixture", "Records", "evaluation_batches", "padded_batch", "training_batches"]
 
 Batch = dict[str, tf.Tensor]
 
 
 def training_batches(
     records: Records | Mixture,
-    objective: Objective,
+    objective: PairObjective,
     masking: MaskingConfig,
     global_batch_size: int,
     seed: int,
@@ -51,7 +41,7 @@ def training_batches(
 
     Raises:
       ConfigError: the workers or the replicas cannot split a global batch evenly, or
-        `check_objective` fails.
+        the records do not support the objective.
     """
     per_worker = global_batch_size // num_workers
     if global_batch_size % num_workers or per_worker % (batch_size_per_replica or per_worker):
@@ -72,7 +62,7 @@ def training_batches(
 
 def evaluation_batches(
     records: Records,
-    objective: Objective,
+    objective: PairObjective,
     masking: MaskingConfig,
     batch_size: int,
     seed: int = 0,
@@ -87,45 +77,18 @@ def evaluation_batches(
     return dataset.prefetch(4)
 
 
-def check_objective(manifest: Manifest, objective: Objective) -> None:
-    """Check that the records support the objective.
-
-    Raises:
-      ConfigError: no record has a second segment, NSP has only a single document, or the pairs are
-        labeled for another objective.
-    """
-    if manifest.layout == COMPACT:
-        counts = manifest.counts
-        if objective.pair != "none" and 0 < counts.sequences == counts.sequences_without_pair:
-            raise ConfigError(
-                f"`objective.pair={objective.pair}` needs documents of two or more sentences. "
-                f"Received: {counts.sequences} records without a second segment. Choose none, or "
-                "build with another --document_boundary."
-            )
-        if objective.pair == "nsp" and (documents := manifest.counts.documents) < 2:
-            raise ConfigError(
-                "`objective.pair=nsp` needs records of at least two documents. Received: records "
-                f"of {documents}. Choose sop or none, or build with another --document_boundary."
-            )
-    elif objective.pair not in (labeled := pair_of(manifest), "none"):
-        raise ConfigError(
-            f"`objective.pair` must be the objective of the records' labels, {labeled}, or none. "
-            f"Received: {objective.pair!r}. Choose one, or build with --layout=compact."
-        )
-
-
 def _examples(
-    records: Records | Mixture, objective: Objective, masking: MaskingConfig, seed: int
+    records: Records | Mixture, objective: PairObjective, masking: MaskingConfig, seed: int
 ) -> Callable[..., Batch]:
     """Return the function from serialized records, indices, epochs (and partners) to a batch."""
     parts = records.parts if isinstance(records, Mixture) else (records,)
     for part in parts:
-        check_objective(part.manifest, objective)
+        objective.check(part.manifest)
     manifest = parts[0].manifest
     if manifest.layout == COMPACT:
         return ExampleMaker(manifest, objective, masking, seed)
-    static = StaticRecords.of_build(parts[0].folder, manifest)
-    return lambda raw, index, epoch: static.parse(raw, use_pairs=objective.pair != "none")
+    static = parts[0].static()
+    return lambda raw, index, epoch: static.parse(raw, use_pairs=objective.is_trained)
 
 
 @tf.autograph.experimental.do_not_convert

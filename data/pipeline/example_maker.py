@@ -6,13 +6,11 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
-from data.pipeline import pair_objective
-from data.pipeline.masking import MaskingConfig, Vocabulary, mask_batch
-from data.pipeline.pair_objective import Objective, Segments
-from data.pipeline.row_ops import take
+from data.objectives.masked_lm import MaskedLm
+from data.objectives.masking import MaskingConfig, Vocabulary
+from data.objectives.pair_objective import PairObjective, Segments
+from data.objectives.row_ops import take
 from data.records.manifest import Manifest
-
-_MASK_STREAMS = (keyed_random.NGRAM, keyed_random.TILE, keyed_random.REPLACE, keyed_random.PIECE)
 
 
 def max_pieces(seq_length: int) -> int:
@@ -24,9 +22,10 @@ class ExampleMaker:
     """Function from serialized records of the compact layout to features and targets."""
 
     def __init__(
-        self, manifest: Manifest, objective: Objective, masking: MaskingConfig, seed: int
+        self, manifest: Manifest, objective: PairObjective, masking: MaskingConfig, seed: int
     ) -> None:
-        self.manifest, self.objective, self.masking, self.seed = manifest, objective, masking, seed
+        self.manifest, self.objective, self.seed = manifest, objective, seed
+        self.masked_lm = MaskedLm(masking)
         self.pad_id, _, self.cls_id, self.sep_id, mask_id = manifest.special_ids
         self.vocabulary = Vocabulary(manifest.vocab_size, mask_id, manifest.special_ids)
 
@@ -40,31 +39,29 @@ class ExampleMaker:
           raw: string [B], the serialized records.
           index: int64 [B], the indices of the records.
           epoch: int64 [B], the epochs of the records.
-          partner: string [B], the serialized partners for NSP.
+          partner: string [B], the serialized partners, if the objective has them.
 
         Returns:
           input_word_ids, input_mask, input_type_ids: int32 [B, S].
           masked_lm_positions, masked_lm_ids: int32 [B, P]; masked_lm_weights: float32 [B, P].
-          pair_label: int32 [B], 0 = in order, 1 = swapped or from another document.
-          pair_weight: float32 [B], 0 if the record has one segment, if the objective has no pairs,
-            or if NSP needs a partner but found only records of the same document.
+          pair_label: int32 [B], the class that the objective of pairs drew.
+          pair_weight: float32 [B], 0 if it has none, as for records of one segment.
         """
         record = self.manifest.schema.parse(raw)
         partners = None if partner is None else self.manifest.schema.parse(partner)
-        segments = self._segments(
-            record, partners, self._keys(keyed_random.PAIR, index, epoch)[:, 0]
-        )
-        layout = _lay_out(segments, self.manifest.seq_length)
+        seq_length = self.manifest.seq_length
+        key = self._keys(keyed_random.PAIR, index, epoch)[:, 0]
+        segments = self.objective.draw(record, partners, key, max_pieces(seq_length))
+        layout = _lay_out(segments, seq_length)
         sources = [record] if partners is None else [record, partners]
         # One gather for both the id of a piece and, in the lowest bit, its word start.
         pieces = take(tf.concat([_pieces(source) for source in sources], axis=1), layout.source)
-        masked = mask_batch(
+        masked = self.masked_lm.draw(
             self._ids(tf.bitwise.right_shift(pieces, 1), layout),
             tf.bitwise.bitwise_and(pieces, 1) > 0,
             layout.ordinary,
             layout.segment_starts,
-            {stream: self._keys(stream, index, epoch) for stream in _MASK_STREAMS},
-            self.masking,
+            {stream: self._keys(stream, index, epoch) for stream in MaskedLm.STREAMS},
             self.vocabulary,
         )
         return masked | {
@@ -79,24 +76,6 @@ class ExampleMaker:
         return keyed_random.graph_bits(
             keyed_random.graph_stream_key(self.seed, stream, epoch), index
         )[:, None]
-
-    def _segments(
-        self,
-        record: dict[str, tf.Tensor],
-        partners: dict[str, tf.Tensor] | None,
-        key: tf.Tensor,
-    ) -> Segments:
-        first, second = _lengths(record)
-        if partners is not None:
-            begin, length = _lengths(partners)
-            is_other = partners["document"] != record["document"]
-            # The partner's pieces follow the record's own.
-            begin, length = begin + record["pieces"].shape[1], tf.where(is_other, length, 0)
-            limit = max_pieces(self.manifest.seq_length)
-            return pair_objective.replace_half(first, second, key, begin, length, limit)
-        if self.objective.pair == "sop":
-            return pair_objective.swap_half(first, second, key)
-        return pair_objective.in_order(first, second)
 
     def _ids(self, pieces: tf.Tensor, layout: "_Layout") -> tf.Tensor:
         ids = tf.where(layout.ordinary, pieces, tf.where(layout.real, self.sep_id, self.pad_id))
@@ -131,12 +110,6 @@ def _lay_out(segments: Segments, seq_length: int) -> _Layout:
         in_second=(position >= y_begin) & (position < end),
         segment_starts=((position == x_begin) | (position == y_begin)) & (in_x | in_y),
     )
-
-
-def _lengths(record: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the numbers of pieces of segments A and B, int32 [B]."""
-    first = tf.cast(record["first_length"], tf.int32)
-    return first, record["pieces_length"] - first
 
 
 def _pieces(record: dict[str, tf.Tensor]) -> tf.Tensor:

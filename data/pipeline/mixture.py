@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
 from albert_tf.runtime.errors import InputError
-from data.pipeline.pair_objective import Objective
+from data.objectives.pair_objective import PairObjective
 from data.pipeline.record_folder import Records
 from data.records.manifest import COMPACT, Manifest
 
@@ -76,7 +76,7 @@ class Mixture:
         """Number of records in all folders together."""
         return sum(part.manifest.num_records for part in self.parts)
 
-    def stream(self, objective: Objective, seed: int, start: int) -> tf.data.Dataset:
+    def stream(self, objective: PairObjective, seed: int, start: int) -> tf.data.Dataset:
         """Return the stream of all folders, with the fields of `Records.stream`.
 
         Records are numbered consecutively over all folders. So each has its own index, from which

@@ -8,8 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime.errors import InputError
+from data.objectives.pair_objective import PairObjective, pair_of
+from data.objectives.partners import Partners
+from data.objectives.registry import OBJECTIVES
 from data.pipeline.example_maker import max_pieces
-from data.pipeline.pair_objective import Objective, Partners
 from data.pipeline.record_stream import (
     DAMAGE,
     find_damage,
@@ -47,12 +49,17 @@ class Records:
         sizes = enumerate(self.manifest.shards)
         return [(self.manifest.shard_path(self.folder, i), size) for i, size in sizes if size]
 
-    def stream(self, objective: Objective, seed: int, start: int) -> tf.data.Dataset:
-        """Return the `record_stream` from record `start` on, with partners for NSP."""
+    def static(self) -> StaticRecords:
+        """Return the reader of records of another layout than the compact one."""
+        has_pairs = OBJECTIVES[pair_of(self.manifest)].is_trained
+        return StaticRecords.of_build(self.folder, self.manifest, has_pairs)
+
+    def stream(self, objective: PairObjective, seed: int, start: int) -> tf.data.Dataset:
+        """Return the `record_stream` from record `start` on, with partners if needed."""
         partners = self._partners(objective, seed)
         return record_stream(self.shards(), seed, start, partners, self.skip_corrupt)
 
-    def in_order(self, objective: Objective, seed: int) -> tf.data.Dataset:
+    def in_order(self, objective: PairObjective, seed: int) -> tf.data.Dataset:
         """Return a dataset of every record once, in the order of the files."""
         return records_in_order(self.shards(), self._partners(objective, seed))
 
@@ -91,7 +98,7 @@ class Records:
         """
         parse: Callable[[tf.Tensor], object] = self.manifest.schema.parse
         if self.manifest.layout != COMPACT:
-            parse = StaticRecords.of_build(self.folder, self.manifest).parse
+            parse = self.static().parse
         if misfit := find_misfit(self.shards(), parse):
             raise InputError(
                 f"{misfit[0]!r} must hold records with the features that {MANIFEST} describes, but "
@@ -99,8 +106,8 @@ class Records:
                 "again."
             )
 
-    def _partners(self, objective: Objective, seed: int) -> Partners | None:
+    def _partners(self, objective: PairObjective, seed: int) -> Partners | None:
         manifest = self.manifest
-        if objective.pair != "nsp" or manifest.layout != COMPACT:
+        if not objective.has_partners or manifest.layout != COMPACT:
             return None
         return Partners(manifest.schema, max_pieces(manifest.seq_length), seed)

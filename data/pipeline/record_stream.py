@@ -1,8 +1,8 @@
 """The endless stream of records: epoch after epoch, each in its own keyed order.
 
 In each epoch the shards come in a keyed order, and so do the records of a shard. One shard is in
-memory at a time, as serialized records. If records have partners (`pair_objective`), the shard of
-the partners is in memory too.
+memory at a time, as serialized records. If records have partners (`data.objectives.partners`), the
+shard of the partners is in memory too.
 """
 
 import sys
@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert_tf.runtime import keyed_random
 from albert_tf.runtime.errors import MachineError
 from albert_tf.training.progress import Progress
-from data.pipeline.pair_objective import Partners
+from data.objectives.partners import Partners
 
 _BATCH = 1024  # records that are checked together
 _UNREADABLE = (tf.errors.NotFoundError, tf.errors.PermissionDeniedError)

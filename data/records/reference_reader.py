@@ -39,12 +39,12 @@ class StaticRecords:
     has_pairs: bool = True
 
     @classmethod
-    def of_build(cls, folder: str, manifest: Manifest) -> "StaticRecords":
+    def of_build(cls, folder: str, manifest: Manifest, has_pairs: bool) -> "StaticRecords":
         """Return the records of `data.build --layout=reference` or `data.import_records`."""
         sizes = enumerate(manifest.shards)
         shards = tuple((manifest.shard_path(folder, i), size) for i, size in sizes if size)
         names, slots = manifest.feature_names, manifest.max_predictions
-        return cls(shards, names, manifest.seq_length, slots, pair_of(manifest) != "none")
+        return cls(shards, names, manifest.seq_length, slots, has_pairs)
 
     @classmethod
     def of_files(cls, files: Sequence[str]) -> "StaticRecords":
@@ -119,16 +119,20 @@ def _first_features(path: str) -> Mapping[str, tf.train.Feature]:
 
 
 def check_ranges(
-    batch: Mapping[str, np.ndarray], seq_length: int, vocab_size: int, source: str
+    batch: Mapping[str, np.ndarray],
+    seq_length: int,
+    vocab_size: int,
+    num_classes: int,
+    source: str,
 ) -> None:
-    """Check the values of a model's input.
+    """Check the values of a model's input, whose labels are below `num_classes`.
 
     Raises:
       InputError: an id, a flag, a label or a position is out of range; the message begins with
         `source`.
     """
     ends = {"input_word_ids": vocab_size, "masked_lm_ids": vocab_size}
-    ends |= {"input_mask": 2, "input_type_ids": 2, "pair_label": 2}
+    ends |= {"input_mask": 2, "input_type_ids": 2, "pair_label": num_classes}
     for name, end in (ends | {"masked_lm_positions": seq_length}).items():
         low, high = int(batch[name].min(initial=0)), int(batch[name].max(initial=0))
         if low < 0 or high >= end:
@@ -136,12 +140,6 @@ def check_ranges(
                 f"{source}: `{name}` must be from 0 to {end - 1}. "
                 f"Received: {low if low < 0 else high}. Make the records again."
             )
-
-
-def pair_of(manifest: Manifest) -> str:
-    """Return the objective of the labels: sop (`data.build` has no other), nsp or none."""
-    pair: str = manifest.build_options.get("pair", "sop")
-    return pair
 
 
 def count_records(path: str) -> int:

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.models.head import PAIR_HEAD
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.training.progress import Progress
 from albert_tf.training.step import num_parts, parallel_parts, split_batch
-from data.pipeline.batches import Objective, Records, check_objective
+from data.objectives.pair_objective import NoPairs, PairObjective
+from data.objectives.registry import OBJECTIVES
+from data.pipeline.batches import Records
 from data.records.manifest import COMPACT, Manifest
 from pretraining.evaluation.estimates import Estimate, above_chance, estimate
 from pretraining.evaluation.probe import Halves, Probe, probe_batches
@@ -21,7 +24,6 @@ from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import losses_and_hits
 from pretraining.loop.train_step import MODEL_INPUTS
 
-PAIRS = ("sop", "nsp")
 PROBES = ("probe", "lengths")  # on the model's outputs, and on nothing but the segments' lengths
 # Predicted pieces that are [MASK], another piece, or themselves in the input. As in BERT, about 80,
 # 10 and 10 % of them.
@@ -34,9 +36,10 @@ Batch = Mapping[str, tf.Tensor]
 class Evaluator:
     """A repeatable evaluation of a model on held-out records, with one traced function.
 
-    Masked LM is evaluated on the pairs of the model's training objective. The pair head and a probe
-    (`pretraining.evaluation.probe`) are then evaluated on both SOP and NSP pairs (paper section
-    4.6). Masks and pairs are the same in every run.
+    Masked LM is evaluated on the pairs of the model's training objective. The pair head is then
+    evaluated on the pairs of every objective with such a head, and a probe
+    (`pretraining.evaluation.probe`) on those of every objective (paper section 4.6). Masks and
+    pairs are the same in every run.
 
     Under a strategy, the replicas share each batch and every worker returns the same metrics.
 
@@ -62,21 +65,21 @@ class Evaluator:
         tokenizer: Tokenizer | None = None,
     ) -> None:
         self._tokenizer = tokenizer
-        self._manifest, self._trained_with = records.manifest, config.objective.pair
+        self._manifest, self._trained_with = records.manifest, config.objective.of_pairs
         self._probes = not trained_only and records.manifest.layout == COMPACT
-        feasible, self._notes = _feasible_pairs(records.manifest)
-        self._mlm_pair = self._trained_with
-        if self._trained_with not in (*feasible, "none"):
-            self._mlm_pair = "none"
+        feasible, self._notes = _feasible(records.manifest)
+        self._of_mlm = self._trained_with
+        if self._trained_with.is_trained and self._trained_with not in feasible:
+            self._of_mlm = NoPairs()
             self._notes.append("MLM is not evaluated on the pairs that the model was trained with.")
-        pairs = [] if trained_only else feasible
-        # Finding the halves reads all records. NSP draws each partner from the record's own half.
-        needs_halves = self._probes or self._mlm_pair == "nsp"
+        objectives = [self._of_mlm, *([] if trained_only else feasible)]
+        # Finding the halves reads all records. A partner is drawn from the record's own half.
+        needs_halves = self._probes or self._of_mlm.has_partners
         is_compact = records.manifest.layout == COMPACT
         halves = Halves.of_pairs(records) if is_compact and needs_halves else None
         self._batches = {
-            pair: probe_batches(records, pair, config.masking, batch_size, halves)
-            for pair in dict.fromkeys([self._mlm_pair, *pairs])
+            objective: probe_batches(records, objective, config.masking, batch_size, halves)
+            for objective in objectives
         }
         self._trained_only, self._kinds = trained_only, _kinds_of(records.manifest.special_ids[-1])
         strategy = strategy or tf.distribute.get_strategy()
@@ -90,15 +93,16 @@ class Evaluator:
     def run(self, advance: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
         """Return the metrics, and call `advance` with the number of sequences of each batch done.
 
-        For x in mlm, sop and nsp: `loss/x`, `accuracy/x`, `standard_error/x` (over documents),
-        `count/x`; for x in sop and nsp also `verdict/x`, and for the probe `probe/x`,
-        `standard_error/probe_x`, `count/probe_x` and `verdict/probe_x`; the same under `lengths`
-        for a probe that sees only the number of pieces in each segment.
+        For x = mlm and the name of each objective of pairs: `loss/x`, `accuracy/x`,
+        `standard_error/x` (over documents), `count/x`; for pairs also `verdict/x`, and for the
+        probe `probe/x`, `standard_error/probe_x`, `count/probe_x` and `verdict/probe_x`; the same
+        under `lengths` for a probe that sees only the number of pieces in each segment.
         Losses are in nats per masked piece or pair. `bits_per_character/mlm`, which needs the
         tokenizer, is the MLM loss in bits divided by the number of characters of the masked pieces,
         which makes vocabularies comparable. `baseline/mlm` is the accuracy of always
-        predicting the most frequent piece, `baseline/pair` that of the most frequent label.
-        `trained_with` is sop, nsp or none.
+        predicting the most frequent piece, `baseline/x` that of the most frequent
+        label of an objective of pairs.
+        `trained_with` is the name of the training objective.
 
         Without `trained_only`, the masked LM is also divided by KINDS of predicted pieces: for k in
         hidden, replaced and visible, `k/loss`, `k/accuracy`, `k/standard_error`, `k/count` and
@@ -107,29 +111,32 @@ class Evaluator:
         `loss/pair` and the other keys in /pair, as in metrics.jsonl, repeat those of
         `trained_with`. Metrics that cannot be computed are absent, and `notes` gives the reasons.
         """
-        result: dict[str, Any] = {"trained_with": self._trained_with, "notes": list(self._notes)}
-        chance = _chance(self._manifest)
-        for pair in self._batches:
-            rows, documents, targets, probes = self._pass(pair, advance)
-            if pair == self._mlm_pair:
+        own = self._trained_with
+        result: dict[str, Any] = {"trained_with": own.name, "notes": list(self._notes)}
+        for objective in self._batches:
+            name, chance = objective.name, _chance(self._manifest, objective)
+            rows, documents, targets, probes = self._pass(objective, advance)
+            if objective.is_trained:
+                result[f"baseline/{name}"] = chance
+            if objective is self._of_mlm:
                 result["baseline/mlm"] = float(targets.sum(0).max() / targets.sum())
                 result |= self._mlm_figures(rows, documents, targets)
-            if rows[PAIR].any() and self._trained_with != "none":
+            if rows[PAIR].any() and own.is_trained and objective.head == own.head:
                 loss, correct, count = rows[PAIR].T
-                result[f"loss/{pair}"] = float(loss.sum() / count.sum())
+                result[f"loss/{name}"] = float(loss.sum() / count.sum())
                 found = estimate(correct, count, documents)
-                result |= _figures(f"accuracy/{pair}", found, chance)
+                result |= _figures(f"accuracy/{name}", found, chance)
             for kind, found in probes.items():
-                result |= _figures(f"{kind}/{pair}", found, chance)
-            if self._probes and pair != "none" and "probe" not in probes:
+                result |= _figures(f"{kind}/{name}", found, chance)
+            if self._probes and objective.is_trained and "probe" not in probes:
                 result["notes"].append(
-                    f"no {pair.upper()} probe: too few pairs or documents, or outputs that are not "
+                    f"no {name.upper()} probe: too few pairs or documents, or outputs that are not "
                     "finite."
                 )
-        result["baseline/pair"] = chance
+        result["baseline/pair"] = _chance(self._manifest, own)
         for kind in ("loss", "accuracy", "standard_error", "count", "verdict"):
-            if f"{kind}/{self._trained_with}" in result:
-                result[f"{kind}/pair"] = result[f"{kind}/{self._trained_with}"]
+            if f"{kind}/{own.name}" in result:
+                result[f"{kind}/pair"] = result[f"{kind}/{own.name}"]
         return result
 
     def _mlm_figures(
@@ -159,7 +166,7 @@ class Evaluator:
         return float(loss.sum() / math.log(2) / (pieces @ self._tokenizer.num_characters))
 
     def _pass(
-        self, pair: str, advance: Callable[[int], None]
+        self, objective: PairObjective, advance: Callable[[int], None]
     ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, dict[str, Estimate]]:
         """Read all records once.
 
@@ -170,9 +177,9 @@ class Evaluator:
         rows, documents = [], []
         size = self._manifest.vocab_size
         targets: np.ndarray = np.zeros([len(KINDS), size], np.int64)
-        probes = {kind: Probe() for kind in PROBES if self._probes and pair != "none"}
+        probes = {kind: Probe() for kind in PROBES if self._probes and objective.is_trained}
         remaining = self._manifest.num_records
-        for batch in self._batches[pair]:
+        for batch in self._batches[objective]:
             sums, features = self._forward(batch)
             rows.append(sums.numpy())
             documents.append(batch["document"].numpy())
@@ -253,7 +260,8 @@ def _forward(
         losses, hits = losses_and_hits(outputs["mlm_logits"], batch["masked_lm_ids"])
         values = tf.stack([losses, hits, tf.ones_like(hits)], -1)  # [B, P, 3]
         mlm = tf.einsum("bpk,bpv->bkv", kinds(batch), values)
-        losses, hits = losses_and_hits(outputs["pair_logits"], batch["pair_label"])
+        # NaN for labels that the head does not have, which `run` does not use.
+        losses, hits = losses_and_hits(outputs[PAIR_HEAD.logits], batch["pair_label"])
         pair = tf.stack([losses, hits, tf.ones_like(hits)], -1) * batch["pair_weight"][:, None]
         return tf.concat([mlm, pair[:, None]], 1), pooled
 
@@ -287,27 +295,27 @@ def _lengths(batch: dict[str, tf.Tensor]) -> tf.Tensor:
     return tf.cast(tf.stack([real - second, second], 1), tf.float32)
 
 
-def _feasible_pairs(manifest: Manifest) -> tuple[list[str], list[str]]:
-    """Return the pairs that the records support, and notes on the unsupported ones."""
-    pairs, notes = [], []
-    for pair in PAIRS:
+def _feasible(manifest: Manifest) -> tuple[list[PairObjective], list[str]]:
+    """Return the objectives that the records support, and notes on the unsupported ones."""
+    feasible, notes = [], []
+    for name, objective in OBJECTIVES.items():
         try:
-            check_objective(manifest, Objective(pair))
-            pairs.append(pair)
+            objective.check(manifest)
+            feasible += [objective] if objective.is_trained else []
         except ConfigError as error:
-            notes.append(f"no {pair.upper()} pairs: {error}")
+            notes.append(f"no {name.upper()} pairs: {error}")
     if manifest.layout != COMPACT:
         notes.append("no probe: these records do not identify their documents.")
-    return pairs, notes
+    return feasible, notes
 
 
-def _chance(manifest: Manifest) -> float:
-    """Return the share of the most frequent pair label.
+def _chance(manifest: Manifest, objective: PairObjective) -> float:
+    """Return the share of the most frequent label.
 
-    It is 0.5 for compact records, whose labels are drawn; other layouts store their labels.
+    The labels of compact records are drawn in equal shares; other layouts store theirs.
     """
     if manifest.layout == COMPACT or not manifest.counts.sequences_of_label_1:
-        return 0.5
+        return 1 / objective.num_classes
     share = manifest.counts.sequences_of_label_1 / manifest.counts.sequences
     return max(share, 1 - share)
 

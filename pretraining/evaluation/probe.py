@@ -2,8 +2,8 @@
 
 The probe is a logistic regression from the mean of the last layer's outputs over a sequence
 (padding excluded) to the pair's label. It is fitted on half of the held-out pairs and scored on the
-other half. The halves have no document in common. This includes the partners of NSP's random pairs,
-which are drawn from the record's own half.
+other half. The halves have no document in common. This includes the partners of records, which
+are drawn from the record's own half.
 """
 
 import dataclasses
@@ -13,10 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
+from data.objectives.masking import MaskingConfig
+from data.objectives.pair_objective import PairObjective
+from data.objectives.partners import Partners
 from data.pipeline.batches import Records, evaluation_batches, padded_batch
 from data.pipeline.example_maker import ExampleMaker, max_pieces
-from data.pipeline.masking import MaskingConfig
-from data.pipeline.pair_objective import Objective, Partners
 from data.pipeline.record_stream import records_in_order
 from data.records.manifest import COMPACT
 from pretraining.evaluation.estimates import Estimate, estimate
@@ -63,7 +64,7 @@ def fit_and_score(
       documents: int [n].
 
     Returns:
-      The accuracy. None if there is no pair to score, the pairs to fit do not have both labels, or
+      The accuracy. None if there is no pair to score, the pairs to fit have only one label, or
       the features are not finite because the model diverged.
     """
     # Imported here because it takes seconds.
@@ -72,8 +73,8 @@ def fit_and_score(
     from sklearn.preprocessing import StandardScaler
 
     fit, score = halves == FIT, halves == SCORE
-    is_feasible = score.any() and len(np.unique(labels[fit])) == 2 and np.isfinite(features).all()
-    if not is_feasible:
+    has_classes = score.any() and len(np.unique(labels[fit])) > 1
+    if not has_classes or not np.isfinite(features).all():
         return None
     model = make_pipeline(StandardScaler(), LogisticRegression(C=INVERSE_STRENGTH, max_iter=1000))
     model.fit(features[fit].astype(np.float64), labels[fit])
@@ -159,7 +160,11 @@ class HalfPartners(Partners):
 
 
 def probe_batches(
-    records: Records, pair: str, masking: MaskingConfig, batch_size: int, halves: Halves | None
+    records: Records,
+    objective: PairObjective,
+    masking: MaskingConfig,
+    batch_size: int,
+    halves: Halves | None,
 ) -> tf.data.Dataset:
     """Return `evaluation_batches` with two more columns.
 
@@ -168,12 +173,12 @@ def probe_batches(
 
     Args:
       records: the held-out records.
-      pair: the name of an objective.
+      objective: makes the pairs.
       masking: makes the masks.
       batch_size: the number of rows of every batch.
       halves: None if no probe is needed; all rows are then NEITHER.
     """
-    objective, manifest = Objective(pair), records.manifest
+    manifest = records.manifest
     if manifest.layout != COMPACT:
         batches = evaluation_batches(records, objective, masking, batch_size).enumerate()
         rows, neither = tf.range(batch_size, dtype=tf.int64), tf.fill([batch_size], NEITHER)
@@ -181,7 +186,7 @@ def probe_batches(
             lambda n, batch: batch | {"document": n * batch_size + rows, "probe_half": neither}
         )
     examples, partners = ExampleMaker(manifest, objective, masking, _SEED), None
-    if halves and pair == "nsp":
+    if halves and objective.has_partners:
         partners = HalfPartners(manifest.schema, max_pieces(manifest.seq_length), _SEED, halves)
 
     def with_half(*fields: tf.Tensor) -> dict[str, tf.Tensor]:

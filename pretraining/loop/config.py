@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from typing import Annotated
 
 from albert_tf.models.config import AlbertConfig
+from albert_tf.models.head import Head
 from albert_tf.optimization import OPTIMIZERS
 from albert_tf.runtime import devices, settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.errors import ConfigError
-from data.pipeline.batches import Objective, check_objective
-from data.pipeline.masking import MaskingConfig
+from data.objectives.masking import MaskingConfig
+from data.objectives.registry import ObjectiveConfig
 from data.records.manifest import COMPACT, Manifest
 
 _BATCH_SCALING = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}  # exponent of the batch-size ratio
@@ -159,7 +160,7 @@ class PretrainConfig(Bounded):
 
     model: AlbertConfig = AlbertConfig()
     task: PretrainTask = PretrainTask()
-    objective: Objective = Objective()
+    objective: ObjectiveConfig = ObjectiveConfig()
     masking: MaskingConfig = MaskingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     loop: LoopConfig = LoopConfig()
@@ -180,8 +181,10 @@ class PretrainConfig(Bounded):
                 "`evaluation.every` must not exceed `loop.steps`. "
                 f"Received: {self.evaluation.every}, {self.loop.steps}."
             )
-        pairs = () if self.objective.pair == "none" else ("pair", self.objective.pair)
-        metrics = [f"{m}/{t}" for t in ("mlm", *pairs) for m in ("loss", "accuracy")]
+        trained = [each for each in self.objective.objectives if each.is_trained]
+        metrics = [name for each in trained for name in each.metrics]
+        if self.objective.of_pairs.is_trained:
+            metrics += [f"{figure}/{self.objective.pair}" for figure in ("loss", "accuracy")]
         if self.evaluation.metric not in metrics:
             raise ConfigError(
                 f"`evaluation.metric` must be one of {', '.join(metrics)}. "
@@ -191,6 +194,11 @@ class PretrainConfig(Bounded):
             raise ConfigError(
                 "`loop.export=best` needs evaluations: set `evaluation.every`, and pass --heldout."
             )
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """The heads that the objectives declare."""
+        return tuple(objective.head for objective in self.objective.objectives)
 
     @property
     def constant_steps(self) -> int:
@@ -232,7 +240,7 @@ def resolve(
                 f"Received: {model.max_positions}, records: {manifest.seq_length}."
             )
         model = dataclasses.replace(model, max_positions=manifest.seq_length)
-    check_objective(manifest, config.objective)
+    config.objective.of_pairs.check(manifest)
     if manifest.layout != COMPACT and (masking := [k for k in chosen if k.startswith("masking.")]):
         raise ConfigError(
             f"`{masking[0]}` applies only to the compact layout: these records were masked when "

@@ -1,12 +1,15 @@
-"""The two losses as sums and counts, divided only once, after the sum over replicas."""
+"""The losses as sums and counts, divided only once, after the sum over replicas."""
 
 from collections.abc import Mapping
 
 import tensorflow as tf
 
 from albert_tf.models.layers import fused
+from data.objectives.objective import Objective
+from data.objectives.registry import ObjectiveConfig
 
-SUMS = ("mlm_loss", "mlm_correct", "mlm_count", "pair_loss", "pair_correct", "pair_count")
+OBJECTIVES = ObjectiveConfig().objectives  # their sums and labels have the same names in all runs
+SUMS = tuple(name for objective in OBJECTIVES for name in objective.sums)
 
 
 def pretraining_sums(
@@ -14,16 +17,15 @@ def pretraining_sums(
 ) -> dict[str, tf.Tensor]:
     """Return this replica's sums named as in `SUMS`, float32 scalars.
 
-    They are sums of cross-entropies, of correct predictions and of weights. Those of MLM are over
-    `mlm_logits` [B, P, V] at the real prediction slots, or taken from `mlm_sums` if present; those
-    of pairs are over `pair_logits` [B, 2].
+    They are sums of cross-entropies, of correct predictions and of weights, over the logits of each
+    objective's head, such as `mlm_logits` [B, P, V]. The first two are taken from `mlm_sums` if the
+    model returns these instead of the logits.
     """
-    if "mlm_sums" in outputs:
-        mlm = (*tf.unstack(outputs["mlm_sums"]), tf.reduce_sum(batch["masked_lm_weights"]))
-    else:
-        mlm = _sums(outputs["mlm_logits"], batch["masked_lm_ids"], batch["masked_lm_weights"])
-    pair = _sums(outputs["pair_logits"], batch["pair_label"], batch["pair_weight"])
-    return dict(zip(SUMS, (*mlm, *pair), strict=True))
+    return {
+        name: value
+        for objective in OBJECTIVES
+        for name, value in zip(objective.sums, _sums(objective, outputs, batch), strict=True)
+    }
 
 
 def losses_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -37,16 +39,21 @@ def losses_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf
     return tf.reshape(losses, shape), tf.reshape(tf.cast(is_right, tf.float32), shape)
 
 
-def _sums(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    losses, hits = losses_and_hits(logits, labels)
+def _sums(
+    objective: Objective, outputs: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
+) -> tuple[tf.Tensor, ...]:
+    weights, computed = batch[objective.weights], outputs.get(f"{objective.head.name}_sums")
+    if computed is not None:
+        return (*tf.unstack(computed), tf.reduce_sum(weights))
+    losses, hits = losses_and_hits(outputs[objective.head.logits], batch[objective.labels])
     return tuple(tf.reduce_sum(each) for each in (losses * weights, hits * weights, weights))
 
 
 def means(sums: Mapping[str, float]) -> dict[str, float]:
-    """Return loss/x and accuracy/x for x in mlm and pair, omitting those with a count of 0."""
-    result = {}
-    for name in ("mlm", "pair"):
-        if count := sums[f"{name}_count"]:
-            result[f"loss/{name}"] = sums[f"{name}_loss"] / count
-            result[f"accuracy/{name}"] = sums[f"{name}_correct"] / count
+    """Return the metrics of each objective, omitting those with a count of 0."""
+    result: dict[str, float] = {}
+    for objective in OBJECTIVES:
+        *totals, count = (sums[name] for name in objective.sums)
+        if count:
+            result |= {n: t / count for n, t in zip(objective.metrics, totals, strict=True)}
     return result

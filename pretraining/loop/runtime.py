@@ -76,7 +76,7 @@ class StrategyRuntime:
         def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
             return training_batches(
                 records,
-                config.objective,
+                config.objective.of_pairs,
                 config.masking,
                 config.loop.global_batch_size,
                 config.seed,

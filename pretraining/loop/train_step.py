@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
+from albert_tf.models.head import POOLED_OUTPUT
 from albert_tf.models.layers import common
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import OPTIMIZERS, LinearWarmupLinearDecay
@@ -20,7 +21,7 @@ from albert_tf.training.step import (
     sum_over_parts,
 )
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.losses import SUMS, pretraining_sums
+from pretraining.loop.losses import OBJECTIVES, SUMS, pretraining_sums
 
 Step = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
 
@@ -80,7 +81,7 @@ class TrainStep:
       smallest_part: the smallest number of pieces of such a part.
     """
 
-    COUNTED = ("masked_lm_weights", "pair_weight")
+    COUNTED = tuple(objective.weights for objective in OBJECTIVES)
     RESULTS = (*SUMS, "grad_norm", "skipped")
 
     def __init__(
@@ -93,9 +94,12 @@ class TrainStep:
     ) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
         self.side_by_side, self.smallest_part = side_by_side, smallest_part
-        self.has_pairs = config.objective.pair != "none"
-        # Without pairs, pooler and pair head have no gradient; weight decay must not change them.
-        idle = () if self.has_pairs else (model.encoder.pooler, model.pair_head)
+        # Heads without an objective have no gradient, nor has the pooler without a head; weight
+        # decay must not change them.
+        trained = [each.head for each in config.objective.objectives if each.is_trained]
+        idle = [getattr(model, head.layer) for head in config.heads if head not in trained]
+        if all(head.input != POOLED_OUTPUT for head in trained):
+            idle.append(model.encoder.pooler)
         idle_ids = {id(variable) for part in idle for variable in part.trainable_variables}
         self.variables = [v for v in model.trainable_variables if id(v) not in idle_ids]
 
@@ -183,14 +187,22 @@ class TrainStep:
                 labels=batch,
             )
             sums = pretraining_sums(outputs, batch)
-            loss = tf.math.divide_no_nan(sums["mlm_loss"], counts[0])
-            if self.has_pairs:
-                pair_loss = tf.math.divide_no_nan(sums["pair_loss"], counts[1])
-                loss += self.config.objective.pair_weight * pair_loss
+            loss = self._loss(sums, counts)
         # The word table's gradient is made of slices from the lookup and a dense part from the MLM
         # head. As slices, its norm would be wrong for rows that occur twice.
         gradients = tape.gradient(loss, self.variables)
         return tf.stack([sums[name] for name in SUMS]), list(map(tf.convert_to_tensor, gradients))
+
+    def _loss(self, sums: Mapping[str, tf.Tensor], counts: tf.Tensor) -> tf.Tensor:
+        """Return the sum over the objectives of their mean losses times their factors."""
+        objective = self.config.objective
+        parts = zip(objective.objectives, objective.factors, tf.unstack(counts), strict=True)
+        means = [
+            factor * tf.math.divide_no_nan(sums[each.sums[0]], count)
+            for each, factor, count in parts
+            if each.is_trained
+        ]
+        return tf.add_n(means)
 
     def _apply(self, gradients: list[tf.Tensor], norm: tf.Tensor) -> None:
         """Clip and apply the gradients.

@@ -88,7 +88,7 @@ class _Training:
         self.writes = writable_run(run, runtime.is_chief)
         tf_keras.utils.set_random_seed(config.seed)  # only for the initial weights
         with runtime.strategy.scope(), devices.precision_policy(config.precision):
-            self.model = AlbertPretrainer(config.model).create_weights()
+            self.model = AlbertPretrainer(config.model, heads=config.heads).create_weights()
             self.optimizer = make_optimizer(config)
             self.optimizer.build(self.model.trainable_variables)
         self.guard = Guard(config.guard)

@@ -89,7 +89,7 @@ class PjrtRuntime:
         """Return this process's part of the batches from number `first` on."""
         dataset = training_batches(
             records,
-            config.objective,
+            config.objective.of_pairs,
             config.masking,
             config.loop.global_batch_size,
             config.seed,

@@ -56,7 +56,7 @@ def program_key(step: Step, topology: str) -> dict[str, Any]:
     return {
         "model": settings.to_dict(config.model),
         "optimizer": config.optimizer.name,
-        "has_pairs": config.objective.pair != "none",
+        "has_pairs": config.objective.of_pairs.is_trained,
         "precision": config.precision,
         "parts": step.parts,
         "shape": [step.batch, step.seq_length, step.num_predictions],

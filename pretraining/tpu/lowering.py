@@ -16,11 +16,13 @@ import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
+from albert_tf.models.head import MASKED_POSITIONS
 from albert_tf.models.layers import target, xla_internals
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from pretraining.loop.config import PretrainConfig
+from pretraining.loop.losses import OBJECTIVES
 from pretraining.loop.train_step import TrainStep, make_optimizer
 from pretraining.tpu.cost_model import estimated_cycles
 from pretraining.tpu.jax_internals import compile_stablehlo
@@ -105,14 +107,13 @@ def _without_value(create: Callable[..., tf.Variable], **kwargs: Any) -> tf.Vari
 def batch_specs(batch_size: int, seq_length: int, num_predictions: int) -> dict[str, tf.TensorSpec]:
     """Return names, shapes and dtypes of the batches of `data.pipeline.batches.ExampleMaker`."""
     pieces, slots = (batch_size, seq_length), (batch_size, num_predictions)
-    return {
-        **{name: tf.TensorSpec(pieces, tf.int32) for name in INPUTS},
-        "masked_lm_positions": tf.TensorSpec(slots, tf.int32),
-        "masked_lm_ids": tf.TensorSpec(slots, tf.int32),
-        "masked_lm_weights": tf.TensorSpec(slots, tf.float32),
-        "pair_label": tf.TensorSpec([batch_size], tf.int32),
-        "pair_weight": tf.TensorSpec([batch_size], tf.float32),
-    }
+    specs = {name: tf.TensorSpec(pieces, tf.int32) for name in INPUTS}
+    specs["masked_lm_positions"] = tf.TensorSpec(slots, tf.int32)
+    for objective in OBJECTIVES:
+        shape = slots if objective.head.input == MASKED_POSITIONS else (batch_size,)
+        specs[objective.labels] = tf.TensorSpec(shape, tf.int32)
+        specs[objective.weights] = tf.TensorSpec(shape, tf.float32)
+    return specs
 
 
 class TpuCompiler:

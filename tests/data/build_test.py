@@ -20,8 +20,9 @@ from data.build import BuildOptions, build
 from data.building import local_runner, shuffle, workers
 from data.building.workers import Sizes
 from data.corpora.corpus import corpus_bytes, read_documents
-from data.pipeline.batches import Objective, Records, evaluation_batches
-from data.pipeline.masking import MaskingConfig
+from data.objectives.masking import MaskingConfig
+from data.objectives.pair_objective import NoPairs
+from data.pipeline.batches import Records, evaluation_batches
 from data.records import sketch
 from data.records.manifest import MANIFEST, Counts, Manifest
 
@@ -219,7 +220,7 @@ def test_word_starts_are_the_tokenizers(options):
     build(options)
     is_start = load_tokenizer(options.tokenizer).is_word_start
     records, masking = Records.open(options.output), MaskingConfig(rate=0.4, max_ngram=1)
-    batches = evaluation_batches(records, Objective("none"), masking, 256)
+    batches = evaluation_batches(records, NoPairs(), masking, 256)
     for batch in batches.take(2).as_numpy_iterator():
         ids = batch["input_word_ids"].copy()
         for row in range(256):

@@ -14,15 +14,18 @@ from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.text.tokenizer import load_tokenizer
 from data.build import BuildOptions, build
 from data.import_records import ImportOptions, import_records
-from data.pipeline.batches import Objective, Records, evaluation_batches, training_batches
-from data.pipeline.masking import MaskingConfig
+from data.objectives.masking import MaskingConfig
+from data.objectives.next_sentence import NextSentence
+from data.objectives.pair_objective import NoPairs, PairObjective
+from data.objectives.sentence_order import SentenceOrder
+from data.pipeline.batches import Records, evaluation_batches, training_batches
 from data.records.writer import write_records
 from data.show_records import ShowRecordsOptions, show_records
 from pretraining import evaluate, train
 from pretraining.experiments import experiment
 from pretraining.loop.config import resolve
 
-SEQ, BATCH, MASKING, SOP, NSP = 32, 16, MaskingConfig(), Objective("sop"), Objective("nsp")
+SEQ, BATCH, MASKING, SOP, NSP = 32, 16, MaskingConfig(), SentenceOrder(), NextSentence()
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,7 @@ def imported(built, tiny_tokenizer, tmp_path_factory):
     return make
 
 
-def everything(folder: str, objective: Objective, size: int) -> dict[str, np.ndarray]:
+def everything(folder: str, objective: PairObjective, size: int) -> dict[str, np.ndarray]:
     batches = evaluation_batches(Records.open(folder), objective, MASKING, size)
     rows = list(batches.as_numpy_iterator())
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
@@ -86,7 +89,7 @@ def test_a_build_and_its_import_are_the_same_batches(built, imported):
     assert batch["pair_weight"].tolist() == [1.0] * size + [0.0] * (len(batch["pair_label"]) - size)
     assert not batch["masked_lm_weights"][size:].any()
     assert batch["pair_label"][:size].sum() == mine.counts.sequences_of_label_1
-    assert not everything(folder, Objective("none"), BATCH)["pair_weight"].any()
+    assert not everything(folder, NoPairs(), BATCH)["pair_weight"].any()
 
 
 def test_training_reads_each_record_once_an_epoch_and_seeks(built):
@@ -108,12 +111,12 @@ def test_what_the_records_cannot_give_is_refused(built, imported):
             with pytest.raises(ConfigError, match=f"`objective.pair` must .* {labels}, or none"):
                 make(records, objective, MASKING, 8, 0)
         with pytest.raises(ConfigError, match=f"the records' labels, {labels}, or none"):
-            resolve(experiment("smoke"), [f"objective.pair={objective.pair}"], records.manifest)
+            resolve(experiment("smoke"), [f"objective.pair={objective.name}"], records.manifest)
     with pytest.raises(ConfigError, match=r"`masking.rate` applies only to the compact layout"):
         resolve(experiment("smoke"), ["masking.rate=0.2"], ours.manifest)
     without = imported("none")
     assert Records.open(without).manifest.counts.sequences_of_label_1 == 0
-    assert not everything(without, Objective("none"), BATCH)["pair_weight"].any()
+    assert not everything(without, NoPairs(), BATCH)["pair_weight"].any()
     with pytest.raises(ConfigError, match="none, or none"):
         training_batches(Records.open(without), SOP, MASKING, 8, 0)
 

@@ -14,8 +14,9 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (operations of the export that takes text)
 
 import albert_tf
-from data.pipeline.batches import Objective, Records, training_batches
-from data.pipeline.masking import MaskingConfig
+from data.objectives.masking import MaskingConfig
+from data.objectives.registry import ObjectiveConfig
+from data.pipeline.batches import Records, training_batches
 from pretraining import train as pretrain
 
 ARCHIVE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "run" / "run.tar.xz"
@@ -106,7 +107,7 @@ def test_the_first_batch_of_the_records(golden: pathlib.Path, answers: Answers):
     config = json.loads((golden / "pretrained" / "config.json").read_text(encoding="utf-8"))
     batches = training_batches(
         Records.open(str(golden / "records")),
-        Objective(**config["objective"]),
+        ObjectiveConfig(**config["objective"]).of_pairs,
         MaskingConfig(**config["masking"]),
         config["loop"]["global_batch_size"],
         config["seed"],

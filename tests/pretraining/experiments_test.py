@@ -17,8 +17,8 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.optimization import LinearWarmupLinearDecay
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError
+from data.objectives.masking import MaskingConfig
 from data.pipeline.batches import Records
-from data.pipeline.masking import MaskingConfig
 from pretraining import experiments, train
 from pretraining.experiments import EXPERIMENTS, GROUPS, Row, experiment
 from pretraining.loop.config import PretrainConfig, resolve

@@ -14,8 +14,9 @@ from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
-from data.pipeline.batches import Objective, Records, evaluation_batches
-from data.pipeline.masking import MaskingConfig
+from data.objectives.masking import MaskingConfig
+from data.objectives.pair_objective import NoPairs
+from data.pipeline.batches import Records, evaluation_batches
 from pretraining import similarity
 from pretraining.similarity import ANGLE, L2, SimilarityOptions, distance_sums, layer_similarity
 
@@ -65,7 +66,7 @@ def test_beside_numpy(tiny_records: str):
     assert total % 50  # the last batch is filled up with copies
     found = layer_similarity(encoder, records, batch_size=50)
     distances, angles = [], []
-    for batch in evaluation_batches(records, Objective("none"), MaskingConfig(), total):
+    for batch in evaluation_batches(records, NoPairs(), MaskingConfig(), total):
         states = [encoder.embeddings(batch), *encoder(batch)["encoder_outputs"]]
         real = [
             state.numpy()[batch["input_mask"].numpy() == 1].astype(np.float64) for state in states

@@ -1,4 +1,4 @@
-"""The two pretraining heads: masked pieces and the order of a pair of segments."""
+"""The pretraining heads: masked pieces, and classes such as the order of a pair of segments."""
 
 from typing import Any
 
@@ -66,15 +66,25 @@ class MlmHead(ConfigMixin, Float32Layer):
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class PairHead(ConfigMixin, Float32Layer):
-    """Sentence-order logits (paper section 3.1): pooled_output [B, H] -> float32 [B, 2].
+    """Logits of classes (paper section 3.1): pooled_output [B, H] -> float32 [B, num_classes].
 
-    Class 0: the segments are in order. Class 1: they are swapped or, for NSP, from different
-    documents.
+    The two classes of sentence order are 0, in order, and 1, swapped.
     """
 
-    def __init__(self, config: AlbertConfig, name: str = "pair_head", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        config: AlbertConfig,
+        num_classes: int = 2,
+        name: str = "pair_head",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, name=name, **kwargs)
-        self.dense = common.dense(config, 2, "dense")
+        self.num_classes = num_classes
+        self.dense = common.dense(config, num_classes, "dense")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return super().get_config() | {"num_classes": self.num_classes}
 
     def call(self, pooled_output: tf.Tensor) -> tf.Tensor:
         """Return the logits; see the class for shapes."""

@@ -137,7 +137,7 @@ def test_model_gardens_loader_reads_them(built, names):
     )
     theirs = next(iter(pretrain_dataloader.BertPretrainDataLoader(config).load()))
     raw = tf.data.TFRecordDataset(config.input_path).batch(10**6).get_single_element()
-    ours = StaticRecords.of_build(folder, manifest).parse(raw)
+    ours = StaticRecords.of_build(folder, manifest, has_pairs=True).parse(raw)
     np.testing.assert_array_equal(theirs.pop("next_sentence_labels")[:, 0], ours.pop("pair_label"))
     assert ours.pop("pair_weight").numpy().tolist() == [1.0] * manifest.num_records
     assert set(theirs) == set(ours)

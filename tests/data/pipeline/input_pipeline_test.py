@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import ConfigError
+from data.objectives.masking import MaskingConfig
+from data.objectives.pair_objective import NoPairs
+from data.objectives.registry import ObjectiveConfig
+from data.objectives.sentence_order import SentenceOrder
 from data.pipeline.batches import (
-    Objective,
     Records,
     evaluation_batches,
     training_batches,
 )
-from data.pipeline.masking import MaskingConfig
 from data.pipeline.record_stream import record_stream, seek
 
 MASKING = MaskingConfig()
-SOP, NONE = Objective("sop"), Objective("none")
+SOP, NONE = SentenceOrder(), NoPairs()
 SIZES = (5, 0, 8, 1, 9)  # records per shard: unequal, one of them empty; 23 in all
 
 
@@ -159,7 +161,7 @@ def test_the_objective_none_never_swaps(sharded):
     type_ids = batch["input_type_ids"].sum(axis=1)
     assert set(type_ids.tolist()) == {0, 5}  # A has 3 pieces: B and its [SEP] are 5
     with pytest.raises(ConfigError, match="`objective.pair` must be one of sop, nsp, none.*'swap'"):
-        Objective("swap")
+        ObjectiveConfig("swap")
 
 
 def test_every_epoch_holds_every_record_once_and_is_another(epochs):

@@ -11,14 +11,14 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.runtime.errors import InputError
+from data.objectives.masking import MaskingConfig
+from data.objectives.sentence_order import SentenceOrder
 from data.pipeline.batches import training_batches
-from data.pipeline.masking import MaskingConfig
 from data.pipeline.mixture import BLOCK, Mixture
-from data.pipeline.pair_objective import Objective
 from data.pipeline.record_folder import Records
 from data.show_records import original_ids
 
-SOP = Objective("sop")
+SOP = SentenceOrder()
 
 
 def numbers(dataset: tf.data.Dataset, count: int) -> list[tuple[int, int]]:

@@ -129,8 +129,9 @@ def test_records_are_read_from_a_bucket(write_records, tiny_tokenizer, tmp_path)
     """`ram://` is a file system of TensorFlow, as gs:// is: no path of the machine reads it."""
     import tensorflow as tf
 
-    from data.pipeline.batches import Objective, Records, training_batches
-    from data.pipeline.masking import MaskingConfig
+    from data.objectives.masking import MaskingConfig
+    from data.objectives.sentence_order import SentenceOrder
+    from data.pipeline.batches import Records, training_batches
 
     shards = [[(range(5, 15), [1] * 10, 4)], [(range(20, 29), [1] * 9, 5)]]
     here = write_records(tmp_path / "records", shards, seq_length=32)
@@ -142,7 +143,7 @@ def test_records_are_read_from_a_bucket(write_records, tiny_tokenizer, tmp_path)
     assert tokenizer_of(there.folder).fingerprint == tokenizer_of(here.folder).fingerprint
 
     def batch(records: Records) -> dict:
-        batches = training_batches(records, Objective(), MaskingConfig(), 4, seed=0)
+        batches = training_batches(records, SentenceOrder(), MaskingConfig(), 4, seed=0)
         return next(batches.as_numpy_iterator())
 
     local, remote = batch(here), batch(there)

@@ -52,7 +52,8 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401
 
 import albert_tf
-from data.pipeline.batches import Objective, Records, training_batches
+from data.objectives.registry import ObjectiveConfig
+from data.pipeline.batches import Records, training_batches
 from data.pipeline.masking import MaskingConfig
 
 texts = ["A run that was stopped is taken up again.", "Él lee “Ñandú” à la crème brûlée",
@@ -73,7 +74,7 @@ said = albert_tf.load_predictor("golden_run/finetuned")(examples)
 with open("golden_run/pretrained/config.json") as file:
     config = json.load(file)
 batches = training_batches(
-    Records.open("golden_run/records"), Objective(**config["objective"]),
+    Records.open("golden_run/records"), ObjectiveConfig(**config["objective"]).of_pairs,
     MaskingConfig(**config["masking"]), config["loop"]["global_batch_size"], config["seed"],
 )
 answers = {

@@ -14,8 +14,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.text.tokenizer import Tokenizer
-from data.pipeline.batches import Objective, Records, evaluation_batches
-from data.pipeline.masking import MaskingConfig
+from data.objectives.masking import MaskingConfig
+from data.objectives.registry import ObjectiveConfig
+from data.objectives.sentence_order import SentenceOrder
+from data.pipeline.batches import Records, evaluation_batches
 from pretraining.evaluation.intrinsic import KINDS, Evaluator, evaluate
 from pretraining.evaluation.probe import Halves
 from pretraining.loop.config import PretrainConfig
@@ -73,13 +75,13 @@ class Blind(Oracle):
 
 
 def config(pair: str = "sop", **masking: float) -> PretrainConfig:
-    return PretrainConfig(objective=Objective(pair), masking=MaskingConfig(**masking))
+    return PretrainConfig(objective=ObjectiveConfig(pair), masking=MaskingConfig(**masking))
 
 
 @pytest.fixture(scope="module")
 def targets(records: Records) -> np.ndarray:
     """The masked pieces, with SOP's pairs."""
-    batches = evaluation_batches(records, Objective("sop"), MaskingConfig(), COUNT)
+    batches = evaluation_batches(records, SentenceOrder(), MaskingConfig(), COUNT)
     (batch,) = batches.as_numpy_iterator()
     return batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
 
@@ -143,7 +145,7 @@ def test_masked_pieces_by_hand(result: dict[str, Any], targets: np.ndarray):
 def test_hidden_replaced_and_visible_pieces_by_hand(records: Records, result: dict[str, Any]):
     """The piece that the model always predicts has its own share of each kind."""
     (batch,) = evaluation_batches(
-        records, Objective("sop"), MaskingConfig(), COUNT
+        records, SentenceOrder(), MaskingConfig(), COUNT
     ).as_numpy_iterator()
     targets, real = batch["masked_lm_ids"], batch["masked_lm_weights"] > 0
     piece = int(np.bincount(targets[real]).argmax())

@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
+from data.objectives.masking import MaskingConfig
+from data.objectives.next_sentence import NextSentence
 from data.pipeline.batches import Records
-from data.pipeline.masking import MaskingConfig
 from data.pipeline.record_stream import records_in_order
 from data.records.manifest import Counts, Manifest
 from data.records.schema import COMPACT_VERSION
@@ -90,7 +91,7 @@ def coins(count: int) -> np.ndarray:
 
 
 def test_halves_are_equal_and_share_no_document(records: Records):
-    batch = read(probe_batches(records, "nsp", MASKING, 32, Halves.of_pairs(records)))
+    batch = read(probe_batches(records, NextSentence(), MASKING, 32, Halves.of_pairs(records)))
     half, count = batch["probe_half"], DOCUMENTS * EACH
     assert (half[count:] == NEITHER).all() and len(half) == 224  # the last batch is filled up
     assert [(half == which).sum() for which in (FIT, SCORE)] == [count // 2, count // 2]

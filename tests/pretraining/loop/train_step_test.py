@@ -10,7 +10,7 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import packing
 from albert_tf.models.pretrainer import AlbertPretrainer
 from benchmarks.workloads import WORKLOADS, random_batch
-from data.pipeline.batches import Objective
+from data.objectives.registry import ObjectiveConfig
 from pretraining.loop import train_step
 from pretraining.loop.config import LoopConfig, PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
@@ -41,13 +41,13 @@ def sums_and_gradients(
     model: AlbertPretrainer,
     cores: int,
     parts: int = 1,
-    objective: Objective | None = None,
+    objective: ObjectiveConfig | None = None,
     smallest_part: int = 512,
     make_step: type[TrainStep] = TrainStep,
     lengths: tuple[int, ...] = (),
 ) -> list[np.ndarray]:
     loop = LoopConfig(accumulation_steps=parts)
-    config = PretrainConfig(model=model.config, loop=loop, objective=objective or Objective())
+    config = PretrainConfig(model=model.config, loop=loop, objective=objective or ObjectiveConfig())
     step = make_step(model, make_optimizer(config), config, cores, smallest_part)
     values = random_batch(WORKLOAD)
     if lengths:
@@ -174,7 +174,7 @@ def test_the_weight_of_the_pair_loss_scales_its_gradient_alone():
         dict(
             zip(
                 names,
-                sums_and_gradients(model, 1, 1, Objective(pair_weight=weight))[1:],
+                sums_and_gradients(model, 1, 1, ObjectiveConfig(pair_weight=weight))[1:],
                 strict=True,
             )
         )

@@ -26,7 +26,7 @@ import tensorflow as tf
 from albert_tf.runtime import keyed_random
 from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, between
 from albert_tf.runtime.errors import ConfigError
-from data.pipeline.row_ops import BLOCK, histogram, running_sum, take
+from data.objectives.row_ops import BLOCK, histogram, running_sum, take
 from data.records.schema import MASKED_SHARE, MAX_SEQ_LENGTH, RANDOM_SHARE
 
 _TILING_WORDS = 2**19  # words of all tilings together: 963 tilings at length 512, 3,276 at 128

@@ -1,7 +1,7 @@
-"""Pair objectives, drawn when records are read: SOP, NSP or none.
+"""Partners of records: segments of other documents, which next-sentence prediction needs.
 
-NSP's random partner is segment B of a record of another document. Three properties should not
-distinguish it from a true segment B:
+A partner is segment B of a record of another document. Three properties should not distinguish it
+from a true segment B:
 
 - Its length. It is drawn from the records whose segments B are nearest in length to the one that it
   replaces.
@@ -12,109 +12,15 @@ distinguish it from a true segment B:
 """
 
 import dataclasses
-from typing import Annotated
 
 import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
-from albert_tf.runtime.bounds import POSITIVE, Bounded, one_of
-from albert_tf.text.truncation import truncated_lengths_in_graph
 from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, RecordSchema
 
-PAIR_OBJECTIVES = ("sop", "nsp", "none")
 # A partner is drawn from at least 1/16 of the records of a shard, clipped to these numbers.
 MIN_NEIGHBORS, MAX_NEIGHBORS = 8, 64
 _FULL, _NO_SECOND = 2**20, 2**21  # sort full records after the others, and unusable ones last
-
-
-@dataclasses.dataclass(frozen=True)
-class Objective(Bounded):
-    """The prediction for a pair of segments, with labels 0 and 1 in equal shares.
-
-    Attributes:
-      pair: `sop`: the segments are in order (0) or swapped (1) (paper, section 3.1). `nsp`: the
-        second segment follows the first (0) or is from another document (1). `none`: no prediction;
-        the segments stay in order.
-      pair_weight: the factor of the pair loss in the training loss; 1 in the paper. A batch has far
-        fewer pairs than masked pieces, so in small batches the noise of their gradient slows the
-        masked LM down (docs/findings.md); 0.1 avoids that.
-    """
-
-    KEY = "`objective.{}`"
-
-    pair: Annotated[str, one_of(*PAIR_OBJECTIVES)] = "sop"
-    pair_weight: Annotated[float, POSITIVE] = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Segments:
-    """The segments of each sequence as ranges of its pieces; all [B].
-
-    `label` and `weight` are bool, the others int32.
-    """
-
-    first_begin: tf.Tensor
-    first_length: tf.Tensor
-    second_begin: tf.Tensor
-    second_length: tf.Tensor
-    label: tf.Tensor
-    weight: tf.Tensor
-
-
-def in_order(first: tf.Tensor, second: tf.Tensor) -> Segments:
-    """Return A then B, with weight 0; `first` and `second` are their lengths, int32 [B]."""
-    never = tf.zeros_like(first, tf.bool)
-    return Segments(tf.zeros_like(first), first, first, second, never, never)
-
-
-def swap_half(first: tf.Tensor, second: tf.Tensor, key: tf.Tensor) -> Segments:
-    """Return B before A if a bit of the key, uint64 [B], is set and there is a B."""
-    has_pair = second > 0
-    swapped = (_bit(key, 63) == 1) & has_pair
-    return Segments(
-        first_begin=tf.where(swapped, first, 0),
-        first_length=tf.where(swapped, second, first),
-        second_begin=tf.where(swapped, 0, first),
-        second_length=tf.where(swapped, first, second),
-        label=swapped,
-        weight=has_pair,
-    )
-
-
-def replace_half(
-    first: tf.Tensor,
-    second: tf.Tensor,
-    key: tf.Tensor,
-    partner_begin: tf.Tensor,
-    partner_length: tf.Tensor,
-    max_pieces: int,
-) -> Segments:
-    """Return the partner's segment in place of B if a bit of the key is set.
-
-    Both segments together are truncated to `max_pieces` with the lengths of `truncation`, from the
-    front and the back alike, as in the build. A `partner_length` of 0 means that there is no
-    partner. If one is needed then, the pair stays in order with weight 0, so that the labels stay
-    balanced.
-    """
-    label_bit, odd, odd_first, odd_second = (_bit(key, bit) for bit in (63, 62, 61, 60))
-    needs_partner = (label_bit == 1) & (second > 0)
-    replaced = needs_partner & (partner_length > 0)
-    other = tf.where(replaced, partner_length, second)
-    kept, other_kept = truncated_lengths_in_graph(first, other, max_pieces, odd)
-    return Segments(
-        first_begin=(first - kept + odd_first) // 2,
-        first_length=kept,
-        second_begin=tf.where(replaced, partner_begin, first)
-        + (other - other_kept + odd_second) // 2,
-        second_length=other_kept,
-        label=replaced,
-        weight=(second > 0) & (replaced | ~needs_partner),
-    )
-
-
-def _bit(key: tf.Tensor, index: int) -> tf.Tensor:
-    """Return one bit of the keys, int32."""
-    return tf.cast(tf.bitwise.right_shift(key, tf.constant(index, tf.uint64)) & 1, tf.int32)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.text.truncation import truncated_lengths
 from data.building.segments import segment_pairs
-from data.pipeline.batches import Objective, Records, evaluation_batches, training_batches
-from data.pipeline.masking import MaskingConfig
-from data.pipeline.pair_objective import replace_half
+from data.objectives.masking import MaskingConfig
+from data.objectives.next_sentence import NextSentence, replace_half
+from data.pipeline.batches import Records, evaluation_batches, training_batches
 from data.records.manifest import Counts, Manifest
 from data.records.schema import COMPACT_VERSION
 from data.show_records import original_ids
 
-NSP, MASKING = Objective("nsp"), MaskingConfig()
+NSP, MASKING = NextSentence(), MaskingConfig()
 
 
 def write(folder, shards: list[list[tuple[int, int, int]]], seq_length: int = 32) -> Records:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from albert_tf.runtime import keyed_random
 from albert_tf.runtime.errors import ConfigError
-from data.pipeline import masking
-from data.pipeline.masking import MaskingConfig, Vocabulary, mask_batch
+from data.objectives import masking
+from data.objectives.masking import MaskingConfig, Vocabulary, mask_batch
 from data.records.schema import MAX_SEQ_LENGTH
 
 VOCABULARY = Vocabulary(50, 4, (0, 1, 2, 3, 4))
