@@ -254,18 +254,23 @@ def report(result: dict[str, Any]) -> str:
             f"n-grams of up to {longest} {unit}" if longest > 1 else f"single {unit}"
         )
     lines.append(f"{'':<24}  {'accuracy':^16}  {'chance':>6}  {'count':>11}")
-    remark = "chance: always the most frequent piece"
-    lines.append(_row_of("masked pieces", result, "accuracy/mlm", "mlm", "mlm", remark))
-    lines += [_row_of_kind(kind, result) for kind in KINDS if f"{kind}/loss" in result]
-    pairs = [name for name in OBJECTIVES if f"baseline/{name}" in result]
-    lines += [
-        _row_of(f"{name.upper()}, {row}", result, f"{kind}/{name}", prefix + name, name)
+    rows = {"masked pieces": ("accuracy/mlm", "mlm", "mlm")}
+    rows |= {
+        f"{name.upper()}, {row}": (f"{kind}/{name}", prefix + name, name)
         for row, (kind, prefix) in PAIR_ROWS.items()
-        for name in pairs
-        if f"{kind}/{name}" in result
-    ]
+        for name in OBJECTIVES
+    }
+    for label, (metric, key, task) in rows.items():
+        if metric not in result:
+            continue
+        chance = f"{result[f'baseline/{task}']:.1%}"
+        error, count = result[f"standard_error/{key}"], result[f"count/{key}"]
+        verdict = result.get(f"verdict/{key}", "chance: always the most frequent piece")
+        lines.append(_row(label, result[metric], error, chance, count, verdict))
+        if key == "mlm":
+            lines += [_row_of_kind(kind, result) for kind in KINDS if f"{kind}/loss" in result]
     notes = list(result["notes"])
-    of_head = {n: result[f"accuracy/{n}"] for n in pairs if f"accuracy/{n}" in result}
+    of_head = {n: result[f"accuracy/{n}"] for n in OBJECTIVES if f"accuracy/{n}" in result}
     if len(of_head) > 1 and len(set(of_head.values())) == 1:
         notes.append(
             f"the pair head is right equally often on {' and '.join(map(str.upper, of_head))} "
@@ -273,15 +278,6 @@ def report(result: dict[str, Any]) -> str:
             "the same answer."
         )
     return "\n".join([*lines, *(f"note: {note}" for note in notes)])
-
-
-def _row_of(
-    label: str, result: dict[str, Any], metric: str, key: str, task: str, remark: str = ""
-) -> str:
-    """Return the row of an accuracy, with the chance of its task."""
-    error, count = result[f"standard_error/{key}"], result[f"count/{key}"]
-    chance, verdict = f"{result[f'baseline/{task}']:.1%}", result.get(f"verdict/{key}", remark)
-    return _row(label, result[metric], error, chance, count, verdict)
 
 
 def _row(label: str, share: float, error: float, chance: str, count: float, remark: str) -> str:

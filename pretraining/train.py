@@ -10,10 +10,8 @@ the exit status is then 143 or 130. --set changes values of the experiment:
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
-import statistics
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -28,7 +26,6 @@ from albert_tf.runtime import commands, devices, pretrained, settings
 from albert_tf.runtime.bounds import one_of
 from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
 from data.pipeline.batches import Mixture, Records
@@ -37,25 +34,15 @@ from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.evaluation.overlap import note_overlap
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
-from pretraining.loop.losses import OBJECTIVES
+from pretraining.loop.result import finish
 from pretraining.loop.runtime import Runtime, StrategyRuntime
-from pretraining.loop.selection import HELDOUT, Evaluate
+from pretraining.loop.selection import Evaluate
 from pretraining.loop.train_step import TrainStep, parts_of_batch
 from pretraining.loop.training import MakeStep, check_batch, train
 from pretraining.pjrt.runtime import PjrtRuntime
 
 Evaluation = Callable[[AlbertPretrainer], Evaluate]
 MakeEvaluation = Callable[[Records, PretrainConfig, tf.distribute.Strategy], Evaluation]
-LOSSES, ACCURACIES = zip(*(objective.metrics for objective in OBJECTIVES), strict=True)
-PANELS = {
-    "loss": LOSSES,
-    "accuracy": ACCURACIES,
-    "learning rate": ("lr",),
-    "gradient norm": ("grad_norm",),
-    "tokens per second": ("tokens_per_s",),
-    "held-out loss": tuple(HELDOUT + name for name in LOSSES),
-    "held-out accuracy": tuple(HELDOUT + name for name in ACCURACIES),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,26 +225,6 @@ def precision_of(run: RunDir) -> list[str]:
     if not os.path.isfile(run.config_path):
         return []
     return [f"precision={run.config().get('precision', 'float32')}"]
-
-
-def finish(run: RunDir) -> None:
-    """Plot the curves and write the result: the last row, and values over the whole run."""
-    rows = run.metrics("tokens_per_s", "step_ms")
-    names = {name for row in rows for name in row}
-    panels = {title: columns for title, columns in PANELS.items() if names & set(columns)}
-    plot_metrics(run, panels, "step")
-    speed = statistics.median(row["tokens_per_s"] for row in rows)
-    ends = [row["step"] for row in rows]
-    loops = [end - begin for begin, end in itertools.pairwise([0, *ends])]
-    result = rows[-1] | {
-        "tokens_per_s": speed,
-        "training_s": sum(n * row["step_ms"] for n, row in zip(loops, rows, strict=True)) / 1000,
-        "skipped": len(run.skipped()),
-    }
-    run.finish(result)
-    # heldout/loss/pair repeats the same under the objective's own name.
-    shown = {n: v for n, v in result.items() if not (n.startswith("heldout/") and "/pair" in n)}
-    print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in shown.items()))
 
 
 def _to_text(run_config: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ LAYERS = {
         {"tasks"},
         {"convert", "export"},
     ],
-    "data": [{"records"}, {"corpora"}, {"building"}, {"pipeline"}],
+    "data": [{"records"}, {"corpora"}, {"building"}, {"objectives"}, {"pipeline"}],
     "pretraining": [{"loop"}, {"evaluation", "pjrt", "sweeping"}, {"tpu"}],
     "finetuning": [{"datasets"}, {"kinds"}, {"reporting"}, {"training"}],
 }
@@ -235,6 +235,41 @@ def test_a_room_knows_no_other():
         and edge.module.split(".")[2] in ROOMS - {room}
     ]
     assert not found, "\n".join(found)
+
+
+OBJECTIVE = re.compile(r"\b(sop|nsp)\b")
+# Objectives of pairs themselves, their registry, and the experiments that choose one.
+KNOW_OBJECTIVES = ("data.objectives", "pretraining.experiments")
+
+
+def objectives_known(text: str) -> list[int]:
+    """The lines that name an objective of pairs in a string which is no docstring, or as a name."""
+    nodes = list(ast.walk(ast.parse(text)))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    names = {ast.Constant: "value", ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg"}
+    return [
+        node.lineno
+        for node in nodes
+        if type(node) in names
+        and id(node) not in docstrings
+        and OBJECTIVE.search(str(getattr(node, names[type(node)])))
+    ]
+
+
+def test_only_their_room_knows_the_objectives_of_pairs():
+    found = [
+        f"{shown(path)}:{line}"
+        for package in ("albert_tf", "data", "pretraining", "finetuning")
+        for path in sources(package)
+        if not dotted(path).startswith(KNOW_OBJECTIVES)
+        for line in objectives_known(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_guard_finds_the_name_of_an_objective():
+    text = '"""About sop."""\nif pair == "sop":\n    nsp = f"loss/nsp"\n    x.sop()\n"tops"\n'
+    assert sorted(objectives_known(text)) == [2, 3, 3, 4]
 
 
 @pytest.mark.parametrize(

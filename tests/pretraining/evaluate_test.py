@@ -138,10 +138,14 @@ def test_kinds_of_masked_pieces_have_rows():
 
 @pytest.mark.parametrize(("nsp", "is_noted"), [(0.4, True), (0.6, False)])
 def test_equal_rows_are_explained(nsp: float, is_noted: bool):
-    figures = {"trained_with": "sop", "loss/mlm": 1.0, "baseline/pair": 0.5, "notes": []}
+    figures = {"trained_with": "sop", "loss/mlm": 1.0, "notes": []}
     for pair, accuracy in {"sop": 0.4, "nsp": nsp}.items():
         figures |= {f"accuracy/{pair}": accuracy, f"standard_error/{pair}": 0.1}
-        figures |= {f"count/{pair}": 24, f"verdict/{pair}": "not above chance"}
+        figures |= {
+            f"baseline/{pair}": 0.5,
+            f"count/{pair}": 24,
+            f"verdict/{pair}": "not above chance",
+        }
     shown = report(figures)
     assert ("note: the pair head is right equally often" in shown) == is_noted
     assert "40.00%" in shown and "±" not in shown  # for 24 pairs

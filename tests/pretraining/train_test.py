@@ -27,6 +27,7 @@ from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining import evaluate, train
 from pretraining.experiments import SMOKE
 from pretraining.loop.config import resolve
+from pretraining.loop.result import finish
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
 FAST = (
@@ -131,7 +132,7 @@ def test_the_last_line_names_each_metric_once(finished: RunDir, tmp_path: pathli
     shutil.copytree(finished.path, tmp_path / "run")
     run = RunDir(str(tmp_path / "run"))
     run.add_metrics(run.metrics()[-1] | {"heldout/loss/sop": 0.5, "heldout/loss/pair": 0.5})
-    train.finish(run)
+    finish(run)
     shown = capsys.readouterr().out
     assert "heldout/loss/sop 0.5" in shown and "heldout/loss/pair" not in shown
     assert run.result()["heldout/loss/pair"] == 0.5
