@@ -13,7 +13,7 @@ from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import PolicyMixin
 from albert_tf.runtime import settings
 from albert_tf.tasks.task_settings import TaskSettings
-from albert_tf.training.step import split_batch, step_dropout_key, sum_over_parts
+from albert_tf.training.step import accumulated, step_dropout_key
 
 
 class TaskModel(PolicyMixin, tf_keras.Model):
@@ -143,15 +143,14 @@ class TaskModel(PolicyMixin, tf_keras.Model):
                 "`accumulation_steps` must be 1 with loss scaling (mixed_float16). "
                 f"Received: {count}."
             )
-        parts = split_batch(data, count)
+        variables: list[tf.Variable] = []  # those with gradients, which the first part shows
 
-        def gradients_of(part: tf.Tensor | int) -> tuple[list[tf.Tensor], list[tf.Variable]]:
-            with self._keyed(common.fold_in(key, part)):
-                return self._gradients(tf.nest.map_structure(lambda each: each[part], parts))
+        def gradients_of(part: Any, key: common.DropoutKey) -> list[tf.Tensor]:
+            with self._keyed(key):
+                gradients, variables[:] = self._gradients(part)
+            return gradients
 
-        # The first part runs outside the loop, to find out which weights have gradients.
-        first, variables = gradients_of(0)
-        gradients = sum_over_parts(lambda part: gradients_of(part)[0], 1, count, first)
+        gradients = accumulated(gradients_of, data, key, count)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return self.get_metrics_result()
 

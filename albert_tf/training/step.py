@@ -17,15 +17,34 @@ def split_batch(batch: Any, parts: int) -> Any:
     return tf.nest.map_structure(split, batch)
 
 
-def sum_over_parts(compute: Callable[[tf.Tensor], Any], first: int, parts: int, start: Any) -> Any:
-    """Return start + compute(first) + ... + compute(parts - 1), one part after another.
+def accumulated(
+    compute: Callable[[Any, common.DropoutKey], Any],
+    batch: Any,
+    key: common.DropoutKey,
+    parts: int,
+    zeros: Any = None,
+) -> Any:
+    """Return the sum of compute(part of the batch, its dropout key), one part after another.
 
-    `start` and the results of `compute` are structures of tensors.
+    Args:
+      compute: returns a structure of tensors.
+      batch: a structure of [B, ...]; `parts` must divide B.
+      key: the dropout key of the step, into which the number of each part is folded.
+      parts: with one, the result is compute(batch, key).
+      zeros: the sum of no parts. None: unknown, so the first part is computed outside the loop.
     """
+    if parts == 1:
+        return compute(batch, key)
+    split = split_batch(batch, parts)
+
+    def of_part(part: tf.Tensor | int) -> Any:
+        rows = tf.nest.map_structure(lambda values: values[part], split)
+        return compute(rows, common.fold_in(key, part))
 
     def add(part: tf.Tensor, sums: Any) -> tuple[tf.Tensor, Any]:
-        return part + 1, tf.nest.map_structure(tf.add, sums, compute(part))
+        return part + 1, tf.nest.map_structure(tf.add, sums, of_part(part))
 
+    first, start = (0, zeros) if zeros is not None else (1, of_part(0))
     return tf.while_loop(
         lambda part, _: part < parts, add, (tf.constant(first), start), parallel_iterations=1
     )[1]

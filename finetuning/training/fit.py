@@ -1,8 +1,9 @@
-"""Training of a task model with tf_keras `compile` and `fit`, which keeps the best weights."""
+"""The loop of a fine-tuning: tf_keras `fit`, evaluate, log, save, stop."""
 
+import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -67,36 +68,48 @@ def fine_tune(
     """Train a compiled model to the end of its plan or patience; restore and return the best step.
 
     An interrupted run resumes from its last evaluation, with the batches and the dropout that it
-    would have had. The best weights are the run's checkpoint. `evaluate` returns name -> value on
-    the dev examples; `metric` names the value that chooses the best weights. Higher is better; of
-    equal values, the one with the lower `loss`, or without a loss the later one. `run` has begun,
-    and the chief holds its lock.
+    would have had. `evaluate` returns name -> value on the dev examples; `metric` names the value
+    that chooses the best weights. Higher is better; of equal values, the one with the lower `loss`,
+    or without a loss the later one. `run` has begun, and the chief holds its lock.
 
     Raises:
       InputError: the loss is not finite, or the metric was never a number.
     """
-    values, strategy = config.training, model.distribute_strategy
-    writes = writable_run(run, devices.is_chief(strategy))
-    with MetricsLog(writes) as log:
-        state = _State(model, metric, values.patience, run, writes, log)
-        first = state.restore()
-        if first < plan.steps and not state.best.is_exhausted:
-            size, pad = values.batch_size, not values.pad_to_longest
-            balanced = values.class_weights == "balanced"
-            weights = balanced_weights(train.targets["label"]) if balanced else None
-            batches = training_batches(train, size, config.seed, first, plan.steps, pad)
-            try:
-                with Progress("steps", plan.steps, first) as progress:
-                    evaluation = _Evaluation(state, evaluate, plan, first, progress)
-                    model.fit(batches, class_weight=weights, callbacks=[evaluation], verbose=0)
-            # Stop without saving, unlike `StopRequest`: the loss that `fit` sums is not restored.
-            except (KeyboardInterrupt, SystemExit):
-                print(f"stopped: the same command resumes from step {state.step:,}", flush=True)
-                raise
-        if state.best.value is None:
-            raise InputError(f"`training.metric`: dev {metric} was not a number in any evaluation.")
-        state.best.restore()
-        return state.best.step
+    values, every = config.training, plan.evaluate_every
+    state = FinetuningState(model, metric, values.patience, run)
+    best, size, pad = state.best, values.batch_size, not values.pad_to_longest
+    balanced = values.class_weights == "balanced"
+    weights = balanced_weights(train.targets["label"]) if balanced else None
+    with (
+        MetricsLog(state.writes) as log,
+        Progress("steps", plan.steps, state.step) as progress,
+        state.note_if_stopped(),
+    ):
+        log.rewind(state.step)
+        while state.step < plan.steps and not best.is_exhausted:
+            start, first = time.monotonic(), state.step
+            end = min(plan.steps, first - first % every + every)
+            batches = training_batches(train, size, config.seed, first, end, pad)
+            model.fit(
+                batches,
+                steps_per_epoch=end - first,
+                class_weight=weights,
+                callbacks=[_Advance(progress)],
+                verbose=0,
+            )
+            loss = _finite_loss(model, end)
+            scores = evaluate(model)
+            row = {f"dev/{name}": value for name, value in scores.items()}
+            log.add({"step": end, "loss/train": loss, **row, "seconds": time.monotonic() - start})
+            best.add(end, scores[metric], scores.get("loss"))
+            state.save(end)
+            print(_line(end, plan.steps, loss, scores), flush=True)  # it means that it is saved
+            if best.is_exhausted:
+                print(f"No improvement in {best.stale} evaluations: the run stops.")
+    if best.value is None:
+        raise InputError(f"`training.metric`: dev {metric} was not a number in any evaluation.")
+    best.restore()
+    return best.step
 
 
 def balanced_weights(labels: np.ndarray) -> dict[int, float]:
@@ -131,95 +144,83 @@ def weights_of(model: TaskModel) -> tf.train.Checkpoint:
     return tf.train.Checkpoint(**layers)
 
 
-class _State:
-    """The state of a run: its weights, its optimizer and its evaluations."""
+class FinetuningState:
+    """What a run has reached: the step, with its weights and its optimizer, and the best weights.
 
-    def __init__(
-        self,
-        model: TaskModel,
-        metric: str,
-        patience: int | None,
-        run: RunDir,
-        writes: RunDir,
-        log: MetricsLog,
-    ) -> None:
-        self._source, self._metric, self._log = run, metric, log
-        self.step, self._since = 0, time.monotonic()
+    It begins with the last evaluation of a run that was interrupted. The best weights are the run's
+    checkpoint.
+    """
+
+    def __init__(self, model: TaskModel, metric: str, patience: int | None, run: RunDir) -> None:
+        self.writes = writable_run(run, devices.is_chief(model.distribute_strategy))
         weights = weights_of(model)
         self._last = Checkpoints(
             tf.train.Checkpoint(model=weights, optimizer=model.optimizer),
             run.training_path,
-            writes.training_path,
+            self.writes.training_path,
             keep=1,
         )
         self.best = BestWeights(
             tf.train.Checkpoint(model=weights),
             run.checkpoints_path,
-            writes.checkpoints_path,
+            self.writes.checkpoints_path,
             f"dev/{metric}",
             lower=False,
             patience=patience,
             # Spans have none: their inference ends in a beam, so that it needs another pass.
             loss="dev/loss",
         )
-
-    def restore(self) -> int:
-        """Restore the last evaluation, if there is one, and return its step."""
         self.step = self._last.restore() or 0
         if self.step:
-            print(f"{self._source.path} resumes from step {self.step:,}.")
-        rows = self._source.metrics()
-        self._log.rewind(self.step)
-        self.best.rewind(rows, self.step)
-        return self.step
+            print(f"{run.path} resumes from step {self.step:,}.")
+        self.best.rewind(run.metrics(), self.step)
 
-    def evaluated(self, step: int, loss: float, scores: Scores) -> None:
-        """Record an evaluation, and save the weights if they are the best so far."""
-        seconds, self._since = time.monotonic() - self._since, time.monotonic()
-        row = {f"dev/{name}": value for name, value in scores.items()} | {"seconds": seconds}
-        self._log.add({"step": step, "loss/train": loss} | row)
-        self.best.add(step, scores[self._metric], scores.get("loss"))
+    def save(self, step: int) -> None:
+        """Save the weights and the optimizer as those of this step."""
         self._last.save(step)
         self.step = step
         self.best.drop_older()
 
+    @contextlib.contextmanager
+    def note_if_stopped(self) -> Iterator[None]:
+        """Print where the run will resume if it is stopped in the block.
 
-class _Evaluation(tf_keras.callbacks.Callback):
-    """A callback that evaluates the dev examples as planned and after the last step."""
+        It is not saved, unlike in pretraining: the loss that `fit` sums is not restored.
+        """
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            print(f"stopped: the same command resumes from step {self.step:,}", flush=True)
+            raise
 
-    def __init__(
-        self,
-        state: _State,
-        evaluate: Callable[[TaskModel], Scores],
-        plan: Plan,
-        first: int,
-        progress: Progress,
-    ) -> None:
+
+class _Advance(tf_keras.callbacks.Callback):
+    """A callback that advances a progress bar."""
+
+    def __init__(self, progress: Progress) -> None:
         super().__init__()
         self._supports_tf_logs = True  # otherwise tf_keras waits for each step's loss
-        self._state, self._evaluate, self._plan, self._step = state, evaluate, plan, first
         self._progress = progress
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        self._step += 1
         self._progress.advance(1)
-        if self._step % self._plan.evaluate_every and self._step < self._plan.steps:
-            return
-        # tf_keras sums the losses of the workers.
-        loss = float((logs or {})["loss"]) / devices.num_workers(self.model.distribute_strategy)
-        if not math.isfinite(loss):
-            raise InputError(
-                f"the loss was not finite before step {self._step:,}. Pass a lower "
-                "training.learning_rate, or more training.warmup_steps."
-            )
-        scores = self._evaluate(self.model)
-        self._state.evaluated(self._step, loss, scores)  # the line below means that it is saved
-        shown = "".join(f", dev {name} {value:.4f}" for name, value in scores.items())
-        print(f"step {self._step:,} of {self._plan.steps:,}: loss {loss:.4f}{shown}", flush=True)
-        if self._state.best.is_exhausted:
-            print(f"No improvement in {self._state.best.stale} evaluations: the run stops.")
-            self.model.stop_training = True
-        self.model.reset_metrics()  # the next row's loss covers its own steps only
+
+
+def _finite_loss(model: TaskModel, step: int) -> float:
+    """Return the mean loss of the steps of the last `fit`, which ended at `step`."""
+    # tf_keras sums the losses of the workers.
+    loss = model.history.history["loss"][0] / devices.num_workers(model.distribute_strategy)
+    if not math.isfinite(loss):
+        raise InputError(
+            f"the loss was not finite before step {step:,}. Pass a lower training.learning_rate, "
+            "or more training.warmup_steps."
+        )
+    return loss
+
+
+def _line(step: int, steps: int, loss: float, scores: Scores) -> str:
+    shown = "".join(f", dev {name} {value:.4f}" for name, value in scores.items())
+    return f"step {step:,} of {steps:,}: loss {loss:.4f}{shown}"
 
 
 def _optimizer(config: FinetuneConfig, plan: Plan, model: TaskModel) -> LayerwiseAdamW:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -37,7 +37,7 @@ class Runtime(Protocol):
     def batches(self, config: PretrainConfig, records: Records | Mixture, first: int) -> Iterator:
         """Return this process's part of the batches from number `first` on."""
 
-    def run_steps(self, batches: Iterator, count: int) -> tuple[Mapping[str, Any], np.ndarray]:
+    def run_steps(self, batches: Iterator, count: int) -> tuple[Mapping[str, float], np.ndarray]:
         """Run steps; return sums over them and, float32 [count], 1 for each skipped step."""
 
     def to_variables(self) -> None:
@@ -88,10 +88,10 @@ class StrategyRuntime:
 
         return iter(self.strategy.distribute_datasets_from_function(of_worker))
 
-    def run_steps(self, batches: Iterator, count: int) -> tuple[Mapping[str, Any], np.ndarray]:
+    def run_steps(self, batches: Iterator, count: int) -> tuple[Mapping[str, float], np.ndarray]:
         """See `Runtime`."""
         totals, skipped = self._run_steps(batches, tf.constant(count))
-        return totals, skipped.numpy()
+        return {name: float(total) for name, total in totals.items()}, skipped.numpy()
 
     def to_variables(self) -> None:
         """Do nothing: steps update the variables themselves."""

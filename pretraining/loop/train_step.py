@@ -8,17 +8,16 @@ import tensorflow as tf
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.head import POOLED_OUTPUT
-from albert_tf.models.layers import common
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import OPTIMIZERS, LinearWarmupLinearDecay
 from albert_tf.optimization.adamw import AdamW
 from albert_tf.runtime import keyed_random
 from albert_tf.training.step import (
+    accumulated,
     num_parts,
     parallel_parts,
     split_batch,
     step_dropout_key,
-    sum_over_parts,
 )
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import OBJECTIVES, SUMS, pretraining_sums
@@ -139,20 +138,13 @@ class TrainStep:
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the sums, float32 [6], and gradients of a batch, computed part after part."""
-        parts = self.config.loop.accumulation_steps
-        if parts == 1:
-            return self._in_parts(batch, counts, key)
-        split = split_batch(dict(batch), parts)
-
-        def compute(part: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-            batch_part = {name: value[part] for name, value in split.items()}
-            return self._in_parts(batch_part, counts, common.fold_in(key, part))
-
         zeros = tf.zeros([len(SUMS)]), [tf.zeros(variable.shape) for variable in self.variables]
-        return sum_over_parts(compute, 0, parts, zeros)
+        parts = self.config.loop.accumulation_steps
+        compute = functools.partial(self._in_parts, counts=counts)
+        return accumulated(compute, dict(batch), key, parts, zeros)
 
     def _in_parts(
-        self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
+        self, batch: Mapping[str, tf.Tensor], key: tf.Tensor, counts: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return sums and gradients; parallel parts use the dropout masks of the whole batch."""
         parts = 1

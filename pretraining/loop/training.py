@@ -1,8 +1,10 @@
-"""The training loop: restore, seek, run loops of steps, check them, log, save."""
+"""The training loop: run steps, check them, evaluate, log, save, stop."""
 
+import signal
 import sys
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -37,12 +39,50 @@ def train(
     profile: bool = False,
     make_step: MakeStep = TrainStep,
 ) -> AlbertPretrainer:
-    """Train until `config.loop.steps`, resuming from the run's last checkpoint if there is one.
+    """Train until `config.loop.steps`, resuming from the last checkpoint, and return the model.
+
+    With several workers, every worker calls this function and the chief writes the run. With
+    `profile`, the second loop of steps is profiled. The other arguments are those of
+    `TrainingState`.
+
+    Raises:
+      InputError: the replicas cannot share a batch, no checkpoint can be read, or training
+        diverged.
+      SystemExit: SIGTERM or Ctrl-C arrived. The run is saved, and the status is 128 + the signal.
+    """
+    loop = config.loop
+    with writing(run.path):
+        state = TrainingState(config, records, run, runtime, first_weights, evaluation, make_step)
+        selection, guard, log = state.selection, state.guard, state.log
+        with StopRequest() as stop, log:
+            state.rewind()
+            while state.step < loop.steps and not selection.is_exhausted:
+                # Up to the next multiple, so that a run resumed at any step has the same loops.
+                count = loop.steps_per_loop - state.step % loop.steps_per_loop
+                count, start = min(count, loop.steps - state.step), time.monotonic()
+                with log.profiled(profile), reading(records.folder):
+                    sums, skipped = runtime.run_steps(state.batches, count)
+                seconds = time.monotonic() - start
+                state.step += count
+                if guard.check(state.step, skipped, state.writes, state.numbers):
+                    state.roll_back()
+                else:
+                    heldout = state.evaluate_if_due()
+                    log.write(state.step, count, sums, seconds, heldout)
+                    state.save_if_due()
+                if runtime.any_process(bool(stop.signal)):
+                    state.save_and_exit(stop.signal)
+        if selection.is_exhausted and runtime.is_chief:
+            print(selection.early_stop_message(state.step), flush=True)
+    return state.model
+
+
+class TrainingState:
+    """What a run has reached: the step, and with it the weights, the batches and the log.
 
     The weights come from the run's own checkpoint, else from `first_weights`, else from scratch.
     Order, pairs, masks and dropout are functions of the seed and the step, so the step is enough to
-    restore them. With several workers, every worker calls this function and the chief writes the
-    run.
+    restore them.
 
     Args:
       config: the resolved configuration.
@@ -52,25 +92,8 @@ def train(
       first_weights: the initial weights of a run without a checkpoint.
       evaluation: returns, for the model, the function that is called every
         `config.evaluation.every` steps to evaluate it.
-      profile: write a TensorBoard profile of the second loop of steps.
       make_step: the step, as `TrainStep`.
-
-    Returns:
-      The trained model.
-
-    Raises:
-      InputError: the replicas cannot share a batch, no checkpoint can be read, or training
-        diverged.
-      SystemExit: SIGTERM or Ctrl-C arrived. The run is saved, and the status is 128 + the signal.
     """
-    with writing(run.path):
-        return _Training(
-            config, records, run, runtime, first_weights, evaluation, profile, make_step
-        ).run_all()
-
-
-class _Training:
-    """The part of a training run that one process executes."""
 
     def __init__(
         self,
@@ -80,7 +103,6 @@ class _Training:
         runtime: Runtime,
         first_weights: list[np.ndarray] | None,
         evaluation: Callable[[AlbertPretrainer], Evaluate] | None,
-        profile: bool,
         make_step: MakeStep,
     ) -> None:
         check_batch(config, runtime.replicas)
@@ -89,77 +111,70 @@ class _Training:
         tf_keras.utils.set_random_seed(config.seed)  # only for the initial weights
         with runtime.strategy.scope(), devices.precision_policy(config.precision):
             self.model = AlbertPretrainer(config.model, heads=config.heads).create_weights()
-            self.optimizer = make_optimizer(config)
-            self.optimizer.build(self.model.trainable_variables)
+            optimizer = make_optimizer(config)
+            optimizer.build(self.model.trainable_variables)
         self.guard = Guard(config.guard)
-        state = tf.train.Checkpoint(model=self.model, optimizer=self.optimizer, guard=self.guard)
-        self.checkpoints = Checkpoints(
-            state, run.checkpoints_path, self.writes.checkpoints_path, config.loop.keep_checkpoints
-        )
+        tracked = tf.train.Checkpoint(model=self.model, optimizer=optimizer, guard=self.guard)
+        keep, target = config.loop.keep_checkpoints, self.writes.checkpoints_path
+        self.checkpoints = Checkpoints(tracked, run.checkpoints_path, target, keep)
         restored = self.checkpoints.restore()
         if restored is None and first_weights is not None:
             self.model.set_weights(first_weights)
-        self.is_new = restored is None
         if restored is not None:
             print(f"continuing at step {restored:,} of {run.path}", flush=True)
         self.step = restored or 0
         evaluate = evaluation(self.model) if evaluation else None
         self.selection = Selection(config, self.model, evaluate, run, self.writes)
-        runtime.start(make_step(self.model, self.optimizer, config, runtime.parallel_parts))
-        self.profile = profile
-
-    def run_all(self) -> AlbertPretrainer:
-        """Run the remaining loops of steps and return the model."""
-        if self.is_new:
+        runtime.start(make_step(self.model, optimizer, config, runtime.parallel_parts))
+        self.log = TrainingLog(self.writes, config, records.manifest, optimizer, runtime)
+        if restored is None:
             self._save()  # the checkpoint to restore if the run diverges early
-        with (
-            StopRequest() as stop,
-            TrainingLog(
-                self.writes, self.config, self.records.manifest, self.optimizer, self.runtime
-            ) as log,
-        ):
-            self.guard.restart(self.step, self.writes)
-            self._rewind(log)
-            self._export()  # an interrupted run may have missed its export
-            while self.step < self.config.loop.steps and not self.selection.is_exhausted:
-                self._loop(log)
-                if self.runtime.any_process(bool(stop.signal)):
-                    # The guard must not restore this checkpoint, which an uninterrupted run would
-                    # not have.
-                    if self.step != (last_good := int(self.guard.last_good.numpy())):
-                        self.runtime.to_variables()
-                        self.checkpoints.save(self.step, also_keep=last_good)
-                    self._export()
-                    if self.runtime.is_chief:
-                        print(f"stopped, saved at step {self.step:,}", flush=True)
-                    sys.exit(128 + (stop.signal or 15))
-        if self.selection.is_exhausted and self.runtime.is_chief:
-            print(self.selection.early_stop_message(self.step), flush=True)
-        return self.model
+        self.guard.restart(self.step, self.writes)
 
-    def _loop(self, log: TrainingLog) -> None:
-        loop = self.config.loop
-        # Up to the next multiple, so that a run resumed at any step has the same loops again.
-        end = min(loop.steps, self.step - self.step % loop.steps_per_loop + loop.steps_per_loop)
-        count, start = end - self.step, time.monotonic()
-        with log.profiled(self.profile), reading(self.records.folder):
-            totals, skipped = self.runtime.run_steps(self.batches, count)
-            sums = {name: float(total) for name, total in totals.items()}
-        seconds = time.monotonic() - start
-        self.step = end
-        if self.guard.check(end, skipped, self.writes, self._numbers):
-            self.step = self.guard.roll_back(end, self.checkpoints.restore)
-            self.runtime.from_variables()
-            self.checkpoints.drop(lambda later: later > self.step)
-            self._rewind(log)
-            return
-        if self.selection.is_due(end):
+    def rewind(self) -> None:
+        """Set log, evaluations and batches to `step`; complete an interrupted export."""
+        self.log.rewind(self.step)
+        self.selection.rewind(self.run.metrics(), self.step)
+        first = self.step + int(self.guard.offset.numpy())
+        self.batches = self.runtime.batches(self.config, self.records, first)
+        self._export()
+
+    def roll_back(self) -> None:
+        """Return to the last good checkpoint, and pass over the batches since then."""
+        self.step = self.guard.roll_back(self.step, self.checkpoints.restore)
+        self.runtime.from_variables()
+        self.checkpoints.drop(lambda later: later > self.step)
+        self.rewind()
+
+    def evaluate_if_due(self) -> dict[str, float]:
+        """Return the held-out metrics if an evaluation is due, else an empty dict."""
+        if self.selection.is_due(self.step):
             self.runtime.to_variables()
-        log.write(end, count, sums, seconds, self.selection.evaluate_if_due(end))
-        is_end = end == loop.steps or self.selection.is_exhausted
+        return self.selection.evaluate_if_due(self.step)
+
+    def save_if_due(self) -> None:
+        """Save a checkpoint if one is due, or at the end of the run."""
+        loop = self.config.loop
+        is_end = self.step == loop.steps or self.selection.is_exhausted
         # Not within a streak of skipped steps, because the guard would restore that checkpoint.
-        if is_end or (end % loop.checkpoint_every == 0 and not self.guard.is_in_streak):
+        if is_end or (self.step % loop.checkpoint_every == 0 and not self.guard.is_in_streak):
             self._save()
+
+    def save_and_exit(self, number: int) -> NoReturn:
+        """Save a checkpoint and end the process as the signal of this number would."""
+        # The guard must not restore this checkpoint, which an uninterrupted run would not have.
+        if self.step != (last_good := int(self.guard.last_good.numpy())):
+            self.runtime.to_variables()
+            self.checkpoints.save(self.step, also_keep=last_good)
+        self._export()
+        if self.runtime.is_chief:
+            print(f"stopped, saved at step {self.step:,}", flush=True)
+        sys.exit(128 + (number or signal.SIGTERM))
+
+    def numbers(self, batch: int) -> list[tuple[str, int, int]]:
+        """Return (folder, epoch, record) of the records of a batch."""
+        size = self.config.loop.global_batch_size
+        return self.records.numbers(self.config.seed, batch * size, size)
 
     def _save(self) -> None:
         self.runtime.to_variables()
@@ -171,17 +186,6 @@ class _Training:
     def _export(self) -> None:
         if self.step and self.runtime.is_chief:
             self.selection.export(self.step)
-
-    def _rewind(self, log: TrainingLog) -> None:
-        """Set log, evaluations and batches to `self.step`."""
-        log.rewind(self.step)
-        self.selection.rewind(self.run.metrics(), self.step)
-        first = self.step + int(self.guard.offset.numpy())
-        self.batches = self.runtime.batches(self.config, self.records, first)
-
-    def _numbers(self, batch: int) -> list[tuple[str, int, int]]:
-        size = self.config.loop.global_batch_size
-        return self.records.numbers(self.config.seed, batch * size, size)
 
 
 def check_batch(config: PretrainConfig, replicas: int) -> None:

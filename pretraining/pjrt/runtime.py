@@ -109,7 +109,7 @@ class PjrtRuntime:
         joined = JoinedStep.of(self._step, self._specs, self.platform)
         return ShardedStep(joined, self.devices, self._options)
 
-    def run_steps(self, batches: Iterator, count: int) -> tuple[Mapping[str, Any], np.ndarray]:
+    def run_steps(self, batches: Iterator, count: int) -> tuple[Mapping[str, float], np.ndarray]:
         """Run steps; return sums over them and, float32 [count], 1 for each skipped step.
 
         The next batches are put on the devices while the steps before run.
@@ -127,7 +127,8 @@ class PjrtRuntime:
         self._is_ahead = True
         table = np.concatenate(self._jax.device_get(rows))  # [count, len(RESULTS)]
         self._assign(lambda variable: variable.shape.rank == 0)  # steps and rate, for the log
-        return dict(zip(TrainStep.RESULTS, table.sum(0), strict=True)), table[:, -1]
+        sums = table.sum(0).tolist()
+        return dict(zip(TrainStep.RESULTS, sums, strict=True)), table[:, -1]
 
     def to_variables(self) -> None:
         """Bring the variables of model and optimizer up to date with the steps."""
