@@ -118,7 +118,8 @@ class Step:
     @property
     def parameters(self) -> int:
         """The number of parameters of encoder and heads."""
-        return self.model.param_count() + sum(head_param_counts(self.model, self.config.heads).values())
+        heads = head_param_counts(self.model, self.config.heads)
+        return self.model.param_count() + sum(heads.values())
 
     @property
     def fixed_bytes(self) -> int:
