@@ -6,7 +6,7 @@ Names are loaded on first use, so that processes that only read text never impor
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+_VERSION = "0.1.0"  # of a checkout; a wheel's may be that of a tag
 
 _MODULE_OF = {
     "AlbertConfig": "albert_tf.models.config",
@@ -27,9 +27,19 @@ __all__ = [*_MODULE_OF, "__version__"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    from albert_tf.runtime import programs
+
+    return metadata.version("albert_tf") if programs.is_installed() else _VERSION
 
 
 def __dir__() -> list[str]:

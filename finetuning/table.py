@@ -44,7 +44,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import commands, settings
+from albert_tf.runtime import commands, programs, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
@@ -197,7 +197,7 @@ def _fine_tuned(
     target = _target(options, run, task)
     command = _command(options, _start(options, run, task), task, source, target)
     if options.dry_run:
-        print(f"   python {' '.join(command)}")
+        print(f"   {programs.shown(' '.join(['python', *command]))}")
         return []
     if status := run_command(command):
         raise InputError(f"finetuning.train exited with status {status}; see its message above.")
@@ -273,7 +273,7 @@ def _command(
 
 def _run(command: Sequence[str]) -> int:
     """Run a command in a separate process, which frees its memory, and return its exit status."""
-    return subprocess.run([sys.executable, *command], check=False).returncode
+    return subprocess.run(programs.process(*command[1:]), check=False).returncode
 
 
 def _members(target: str, seeds: int) -> list[RunDir]:

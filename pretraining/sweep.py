@@ -34,7 +34,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from albert_tf.runtime import commands, settings
+from albert_tf.runtime import commands, programs, settings
 from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.log_rows import has_numbers
@@ -311,7 +311,7 @@ def call(module: str, *flags: str) -> None:
     """
     # In a group of its own, the command does not get Ctrl-C itself: a second signal would end it
     # at once.
-    process = subprocess.Popen([sys.executable, "-m", module, *flags], process_group=0)
+    process = subprocess.Popen(programs.process(module, *flags), process_group=0)
     try:
         status = process.wait()
     except BaseException:  # this process is ending; so must the command, after saving

@@ -27,6 +27,7 @@ class SavedModel(Format):
         """Check also that TensorFlow can read such a path."""
         super().check(folder)
         require_readable(folder, "--output")
+        serving.load_messages()
 
     def build(self, request: Request) -> ServedModule:
         """Return the module to save."""

@@ -6,13 +6,14 @@ The server needs the TensorFlow Text operations of TF Serving 2.20 or later.
 import os
 import re
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from albert_tf.graph.buckets import WIDTHS
+from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.text.tokenizer import Tokenizer
@@ -126,10 +127,20 @@ def _example(names: Sequence[str], text: str) -> bytes:
     return example.SerializeToString()
 
 
+def load_messages() -> ModuleType:
+    """Return the module of the server's log of requests.
+
+    Raises:
+      InputError: the package is missing; names the extra.
+    """
+    name = "tensorflow_serving.apis.prediction_log_pb2"
+    return extras.load(name, "serving", "exporting a SavedModel")
+
+
 def _log(signature: str, values: Mapping[str, Any]) -> bytes:
-    request = predict_pb2.PredictRequest(
-        model_spec=model_pb2.ModelSpec(signature_name=signature),
-        inputs={name: tf.make_tensor_proto(value) for name, value in values.items()},
-    )
-    log = prediction_log_pb2.PredictLog(request=request)
-    return prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString()
+    log = load_messages().PredictionLog()
+    request = log.predict_log.request
+    request.model_spec.signature_name = signature
+    for name, value in values.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+    return log.SerializeToString()

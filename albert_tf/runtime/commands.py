@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 from absl import flags
 
-from albert_tf.runtime import settings
+from albert_tf.runtime import programs, settings
 from albert_tf.runtime.bounds import Bounded
 from albert_tf.runtime.errors import InputError, MachineError
 from albert_tf.runtime.files import paths
@@ -47,10 +47,10 @@ def _exit_quietly(*_: object) -> None:
 
 
 # While a command (python -m data.build) loads its libraries, Ctrl-C ends it without a traceback.
-_PACKAGES = ("albert_tf", "data", "finetuning", "pretraining")
+_spec = getattr(sys.modules["__main__"], "__spec__", None)
 if (
-    sys.orig_argv[1:2] == ["-m"]
-    and sys.orig_argv[2].partition(".")[0] in _PACKAGES
+    _spec
+    and _spec.name.partition(".")[0] in programs.PACKAGES
     and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 ):
     signal.signal(signal.SIGINT, _exit_quietly)
@@ -133,7 +133,9 @@ def run(
     try:
         if signal.getsignal(signal.SIGINT) is _exit_quietly:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        options: Any = parse(options_class, sys.argv, doc or "", f"python -m {name}", positional)
+        options: Any = parse(
+            options_class, sys.argv, doc or "", programs.shown(f"python -m {name}"), positional
+        )
         status = program(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -142,7 +144,7 @@ def run(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         sys.exit(128 + signal.SIGPIPE)
     except (InputError, MachineError) as error:
-        print(f"{name}: error: {one_line(error)}", file=sys.stderr)
+        print(f"{name}: error: {programs.shown(one_line(error))}", file=sys.stderr)
         sys.exit(USAGE_ERROR)
     except OSError as error:
         if error.errno != errno.ENOSPC:
@@ -199,7 +201,8 @@ def parse(
     flags.DEFINE_multi_string("set", [], f"{text}; may be repeated", values)
     if any(arg in ("--help", "-help", "-h", "--helpfull") for arg in argv[1:]):
         argument = f" [{positional.upper()}]" if positional else ""
-        print(f"{usage}{argument} [flags]\n\n{doc.strip()}\n\nflags:\n{values.get_help()}")
+        about = programs.shown(doc.strip())
+        print(f"{usage}{argument} [flags]\n\n{about}\n\nflags:\n{values.get_help()}")
         sys.exit(0)
     try:
         positionals = values(list(argv))[1:]

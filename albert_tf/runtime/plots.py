@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
+from albert_tf.runtime import extras
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 
@@ -52,12 +54,10 @@ def plot_lines(
       unit: the unit of the x axis.
       first: the x of each line's first value; the next ones are at first + 1, first + 2, ...
     """
-    from matplotlib.ticker import MaxNLocator
-
     figure, every_axes = _figure(len(panels))
     for axes, (title, lines) in zip(every_axes, panels.items(), strict=True):
         axes.set(xlabel=unit, ylabel=title)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(_ticker().MaxNLocator(integer=True))
         for label, values in lines.items():
             axes.plot(range(first, first + len(values)), values, marker=".", label=label)
         axes.legend()
@@ -74,14 +74,12 @@ def plot_errors(
       labels: the labels of the points, from top to bottom.
       panels: title -> (value, error) of each label; NaN if there is none.
     """
-    from matplotlib.ticker import MaxNLocator
-
     figure, every_axes = _figure(len(panels), width=4, height=1.5 + 0.4 * len(labels))
     rows = range(len(labels))
     for axes, (title, points) in zip(every_axes, panels.items(), strict=True):
         values, errors = zip(*points, strict=True)
         axes.errorbar(values, rows, xerr=errors, fmt="o", capsize=4)
-        axes.xaxis.set_major_locator(MaxNLocator(4))  # more labels would overlap
+        axes.xaxis.set_major_locator(_ticker().MaxNLocator(4))  # more labels would overlap
         axes.set(xlabel=title, yticks=rows, yticklabels=[], ylim=(len(labels) - 0.5, -0.5))
     every_axes[0].set_yticklabels(labels)
     _save(figure, path)
@@ -112,6 +110,10 @@ def plot_curves(path: str, panels: Mapping[str, Mapping[str, Sequence[Point]]], 
     _save(figure, path)
 
 
+def _ticker() -> ModuleType:
+    return extras.load("matplotlib.ticker", "train", "plotting")
+
+
 def _save(figure: "Figure", path: str) -> None:
     with outputs.new_file(path) as partial:
         figure.savefig(partial, format="png", dpi=120)
@@ -119,9 +121,9 @@ def _save(figure: "Figure", path: str) -> None:
 
 def _figure(panels: int, width: float = 6, height: float = 4) -> tuple["Figure", Sequence["Axes"]]:
     """Return a figure with `panels` axes side by side, each `width` x `height` inches."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * panels, height), layout="constrained")
+    figure = extras.load("matplotlib.figure", "train", "plotting").Figure(
+        figsize=(width * panels, height), layout="constrained"
+    )
     every_axes = list(figure.subplots(1, panels, squeeze=False)[0])
     for axes in every_axes:
         axes.grid(alpha=0.3)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import sentencepiece
 
+from albert_tf.runtime import programs
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization, normalize
 
@@ -43,7 +44,7 @@ def read_model(model: bytes, source: str) -> sentencepiece.SentencePieceProcesso
         raise InputError(
             f"a tokenizer must be a sentencepiece model or a WordPiece vocabulary. {source} is "
             f"neither. Pass the {MODEL_FILE} or vocab.txt of a checkpoint, or train a model with "
-            "`python -m data.train_tokenizer`."
+            f"`{programs.shown('python -m data.train_tokenizer')}`."
         )
     try:
         processor.id_to_piece(list(range(processor.get_piece_size())))
@@ -67,7 +68,8 @@ def special_ids(processor: sentencepiece.SentencePieceProcessor, source: str) ->
     if missing:
         raise InputError(
             f"a vocabulary must contain the pieces {', '.join(SPECIAL_PIECES.values())}; {source} "
-            f"lacks {', '.join(missing)}. Train one with `python -m data.train_tokenizer`."
+            f"lacks {', '.join(missing)}. Train one with "
+            f"`{programs.shown('python -m data.train_tokenizer')}`."
         )
     return SpecialIds(unk=processor.unk_id(), **ids)
 

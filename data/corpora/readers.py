@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.files.binary_files import PEEKED_BYTES, is_binary
 from albert_tf.runtime.files.json_text import parse_json
@@ -63,8 +64,7 @@ def tfds_builder(name: str, data_dir: str | None, flag: str) -> Any:
       InputNotFoundError: no prepared dataset has this name.
       InputError: the name is invalid, or `data_dir` is in a bucket.
     """
-    import tensorflow_datasets as tfds
-
+    tfds = extras.load("tensorflow_datasets", "tfds", f"{flag} with a dataset of TFDS")
     locations.require_local(data_dir or "", "--data_dir")
     try:  # from files only, without the network or the dataset's own code
         return tfds.core.read_only_builder.builder_from_files(name, data_dir=data_dir)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import settings
+from albert_tf.runtime import programs, settings
 from albert_tf.runtime.errors import shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.report_text import MIN_EXAMPLES, cell, markdown_table
@@ -45,7 +45,7 @@ def write(
         "## Settings",
         markdown_table(("key", "value"), values),
         "## Use",
-        f"    python -m finetuning.predict --run_dir={run.path} --input=FILE",
+        programs.shown(f"    python -m finetuning.predict --run_dir={run.path} --input=FILE"),
     ]
     with outputs.new_file(run.card_path) as partial, open(partial, "w", encoding="utf-8") as file:
         file.write("\n\n".join(parts) + "\n")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError
 
 # TensorFlow leaves its own copies in the text. A reshape to the same shape is the same identity.
@@ -105,8 +106,8 @@ def load_jax() -> Any:
         import jax.export
     except ImportError as error:
         raise InputError(
-            f"--runtime=pjrt needs jax ({error}). Run pip install '.[pjrt]' in the checkout (for "
-            "GPUs '.[pjrt-gpu]', for TPUs '.[pjrt-tpu]'), or train with --runtime=tensorflow."
+            f"--runtime=pjrt needs jax ({error}). Run {extras.install('pjrt')} (for GPUs, the "
+            "extra pjrt-gpu; for TPUs, pjrt-tpu), or train with --runtime=tensorflow."
         ) from None
     jax.config.update("jax_enable_x64", True)
     return jax

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
-from albert_tf.runtime import settings
+from albert_tf.runtime import programs, settings
 from albert_tf.runtime.files import outputs
 from pretraining.tpu.step import CompiledSize, Step
 
 PACKAGES = ("tensorflow", "tf-keras", "tf-models-official", "jax", "jaxlib", "libtpu")
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_ROOTS = {programs.root("albert_tf"), programs.root("pretraining")}  # differ in a wheel
 # The sources of the step: a change in any of them changes the program.
 SOURCES = (
     "albert_tf/models/*.py",
@@ -94,7 +94,8 @@ class Cache:
 
 @functools.cache
 def _sources() -> str:
-    files = sorted(path for pattern in SOURCES for path in _ROOT.glob(pattern))
+    roots = [pathlib.Path(root) for root in _ROOTS]
+    files = sorted(path for root in roots for pattern in SOURCES for path in root.glob(pattern))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 

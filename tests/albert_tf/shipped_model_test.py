@@ -1,4 +1,4 @@
-"""The model that ships with the package: its folder, its wheel, what it has learned, its script."""
+"""The model that ships with the package: its folder, what it has learned, its script."""
 
 import gzip
 import json
@@ -6,8 +6,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import venv
-import zipfile
 
 import pytest
 
@@ -72,44 +70,6 @@ def test_it_fills_blanks():
     answers = albert_tf.load_fill_mask(NAME, top_k=10)(list(BLANKS))
     for (text, word), masks in zip(BLANKS.items(), answers, strict=True):
         assert f"▁{word}" in [piece for piece, _ in masks[0]], (text, masks)
-
-
-THREE_LINES = f"""
-import albert_tf
-fill = albert_tf.load_fill_mask({NAME!r})
-print(fill(["She opened the [MASK] and walked into the house."])[0][0][0][0])
-"""
-
-
-@pytest.mark.slow
-def test_the_wheel_in_an_empty_environment_fills_a_blank(tmp_path: pathlib.Path):
-    """It brings the model and all that it needs; installing downloads them."""
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tmp_path / "clone")], check=True)
-    build = "import setuptools.build_meta as b, sys; print(b.build_wheel(sys.argv[1]))"
-    done = subprocess.run(
-        [sys.executable, "-c", build, str(tmp_path)],
-        cwd=tmp_path / "clone",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    wheel = tmp_path / done.stdout.splitlines()[-1]
-    names = zipfile.ZipFile(wheel).namelist()
-    assert {f"albert_tf/pretrained/{NAME}/{file}" for file in FILES} <= set(names)
-    assert not [name for name in names if not name.startswith("albert_tf")]
-    venv.create(tmp_path / "env", with_pip=True)
-    python = str(tmp_path / "env" / "bin" / "python")
-    uv = pathlib.Path(sys.executable).with_name("uv")
-    install = (
-        [uv, "pip", "install", "--python", python]
-        if uv.exists()
-        else [python, "-m", "pip", "install"]
-    )
-    subprocess.run([*install, "--quiet", wheel], check=True)
-    done = subprocess.run(
-        [python, "-I", "-c", THREE_LINES], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "▁door\n"
 
 
 @pytest.mark.slow

@@ -1,15 +1,14 @@
 """Named tensors in a folder of Hugging Face's transformers: safetensors or torch pickles."""
 
-import importlib
 import os
 import textwrap
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
+from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 
 WEIGHTS_FILE, TORCH_FILE = "model.safetensors", "pytorch_model.bin"
@@ -63,7 +62,7 @@ def _read_safetensors(file: str) -> dict[str, np.ndarray]:
 
 
 def _read_torch(file: str) -> dict[str, np.ndarray]:
-    torch = _torch()
+    torch = extras.load("torch", "huggingface-torch", f"reading {TORCH_FILE}")
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # invalid pickle bytes can raise any type
@@ -77,10 +76,3 @@ def _read_torch(file: str) -> dict[str, np.ndarray]:
                 f"{name!r} of type {type(value).__name__}."
             )
     return {name: tensor.float().numpy() for name, tensor in entries}
-
-
-def _torch() -> Any:
-    try:
-        return importlib.import_module("torch")
-    except ImportError:
-        raise InputError(f"{TORCH_FILE} needs the package torch: pip install torch.") from None

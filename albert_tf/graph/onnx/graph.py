@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime import extras
 
 # Outputs of a graph: name -> value, dtype, shape.
 Outputs = Mapping[str, tuple[str, Any, Sequence[Any]]]
@@ -145,10 +145,4 @@ def import_onnx() -> Any:
     Raises:
       InputError: it is missing; names the extra.
     """
-    try:
-        import onnx
-    except ImportError:
-        raise InputError(
-            "--format=onnx needs the package onnx. Install the extra: pip install albert_tf[onnx]."
-        ) from None
-    return onnx
+    return extras.load("onnx", "onnx", "--format=onnx")

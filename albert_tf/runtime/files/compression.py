@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
+from albert_tf.runtime import extras
 from albert_tf.runtime.errors import DAMAGED, InputError, MachineError, reading
 from albert_tf.runtime.files.binary_files import PEEKED_BYTES, is_text
 
@@ -45,13 +46,7 @@ def stream_of(parts: Iterator[bytes]) -> IO[bytes]:
 
 
 def _zstd() -> tuple[Any, type[Exception]]:
-    try:
-        import zstandard
-    except ImportError:
-        raise InputError(
-            ".zst files need the package zstandard. Run pip install '.[zstd]' in the checkout, "
-            "or unpack the files."
-        ) from None
+    zstandard = extras.load("zstandard", "zstd", "reading .zst files")
     return zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError
 
 
