@@ -208,8 +208,9 @@ def _libraries() -> tuple[ctypes.CDLL, list[str]]:
         os.path.dirname(str(importlib.util.find_spec(name).origin))  # type: ignore[union-attr]
         for name in ("tensorflow", "tensorflow_text")
     )
-    ctypes.CDLL(os.path.join(here, "libtensorflow_framework.so.2"), ctypes.RTLD_GLOBAL)
-    c = ctypes.CDLL(os.path.join(here, "libtensorflow_cc.so.2"), ctypes.RTLD_GLOBAL)
+    suffix = "2.dylib" if sys.platform == "darwin" else "so.2"
+    ctypes.CDLL(os.path.join(here, f"libtensorflow_framework.{suffix}"), ctypes.RTLD_GLOBAL)
+    c = ctypes.CDLL(os.path.join(here, f"libtensorflow_cc.{suffix}"), ctypes.RTLD_GLOBAL)
     for name, types in _CALLS.items():
         call = getattr(c, f"TF_{name}")
         call.restype, *call.argtypes = (_TYPES[letter] for letter in types)

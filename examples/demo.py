@@ -117,8 +117,9 @@ class Demo:
     def record_time(self, name: str, seconds: float) -> None:
         """Record a step's time, only once, because rerunning a complete step takes moments."""
         self.seconds.setdefault(name, seconds)
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)  # of the largest process, in KiB
-        self.memory_gb = max(usage.ru_maxrss * 1024 / 1e9, self.memory_gb)
+        largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # of all processes
+        unit = 1 if sys.platform == "darwin" else 1024  # bytes
+        self.memory_gb = max(largest * unit / 1e9, self.memory_gb)
         costs = {"seconds": self.seconds, "memory_gb": self.memory_gb}
         outputs.write_json(self.at("costs.json"), costs)
 

@@ -69,7 +69,7 @@ def test_without_extras_it_fills_a_blank_and_loads_an_export(
         text=True,
         check=False,
     )
-    assert done.stdout == "▁door\n16 0.9.0\n", done.stderr[-3000:]
+    assert done.stdout == "▁door\n32 0.9.0\n", done.stderr[-3000:]
 
 
 @pytest.mark.slow
