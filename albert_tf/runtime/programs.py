@@ -61,8 +61,8 @@ class Portable:
     Unpickling it first makes the programs importable there.
     """
 
-    def __init__(self, function: Callable[..., Any], *args: Any) -> None:
-        self._function = functools.partial(function, *args)
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        self._function = functools.partial(function, **options)
 
     def __call__(self, *args: Any) -> Any:
         """Call the function."""

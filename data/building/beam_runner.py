@@ -22,9 +22,10 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from albert_tf.runtime import settings
+from albert_tf.runtime import extras, settings
 from albert_tf.runtime.errors import InputError, MachineError
 from albert_tf.runtime.files import outputs
+from albert_tf.runtime.programs import Portable
 from data.building import endpoints
 from data.building.cutter import Cutter, Tally, cut_all
 from data.building.sequences import Sequences
@@ -44,6 +45,7 @@ _UNFINISHED = re.compile(r".*\.tfrecord\.[0-9a-f]{32}")
 _NO_SPACE = "[Errno 28]"
 
 Block = tuple[int, bytes]  # the number of pairs, and the output of `Sequences.write`
+Counts = dict[str, Any]  # a `Tally`; workers decode values before they know this package
 
 
 def require_beam(beam_args: str) -> "beam.options.pipeline_options.PipelineOptions":
@@ -55,10 +57,7 @@ def require_beam(beam_args: str) -> "beam.options.pipeline_options.PipelineOptio
     try:
         from apache_beam.options.pipeline_options import PipelineOptions, TypeOptions
     except ImportError:
-        raise InputError(
-            "--runner=beam needs Apache Beam. Run pip install '.[beam]' in the checkout, or leave "
-            "--runner out."
-        ) from None
+        raise InputError(extras.missing("apache_beam", "beam", "--runner=beam")) from None
     try:
         options = PipelineOptions(shlex.split(beam_args))
     except ValueError as error:
@@ -89,16 +88,18 @@ def run(
     if corpus.data_dir:  # workers have a different working directory
         corpus = dataclasses.replace(corpus, data_dir=os.path.abspath(corpus.data_dir))
     parts = [*_with_absolute_paths(corpus.parts()), _EVERY_SHARD]
+    cut = Portable(_cut, corpus=corpus, cutter=cutter, num_shards=num_shards)
+    write = Portable(_write, folder=folder, num_shards=num_shards, layout=layout)
     with _raise_user_errors(), beam.Pipeline(runner, options) as pipeline:
         _ = (
             pipeline
             | "files" >> beam.Create(parts)
             | "to any worker" >> beam.GroupByKey()
-            | "cut" >> beam.FlatMap(_cut, corpus, cutter, num_shards)
+            | "cut" >> beam.FlatMap(cut)
             | "by shard" >> beam.GroupByKey()
-            | "write" >> beam.Map(_write, folder, num_shards, layout)
+            | "write" >> beam.Map(write)
             | "of all" >> beam.GroupByKey()
-            | "summarize" >> beam.Map(_summarize, folder)
+            | "summarize" >> beam.Map(Portable(_summarize, folder=folder))
         )
     for name in os.listdir(folder):
         if _UNFINISHED.fullmatch(name):  # left by a killed worker
@@ -134,15 +135,15 @@ def _with_absolute_paths(parts: Iterable[Part]) -> list[Part]:
 
 def _cut(
     part: tuple[int, Iterable[Any]], corpus: NumberedCorpus, cutter: Cutter, num_shards: int
-) -> Iterator[tuple[int, Block | Tally]]:
-    """Yield the (shard, `Block`) pairs of a part, and each `Tally` under the key `num_shards`."""
+) -> Iterator[tuple[int, Block | Counts]]:
+    """Yield the (shard, `Block`) pairs of a part, and its `Counts` under the key `num_shards`."""
     number, (files,) = part
     if (number, files) == _EVERY_SHARD:
-        yield num_shards, Tally()
+        yield num_shards, settings.to_dict(Tally())
         yield from ((shard, (0, b"")) for shard in range(num_shards))
         return
     for sequences, tally in cut_all(cutter, corpus.documents([(number, files)]), num_workers=1):
-        yield num_shards, tally
+        yield num_shards, settings.to_dict(tally)
         for shard, pairs in enumerate(by_shard(sequences, num_shards)):
             if len(pairs):
                 yield shard, (len(pairs), _serialized(pairs))
@@ -156,11 +157,12 @@ def _serialized(pairs: Sequences) -> bytes:
 
 def _write(
     group: tuple[int, Iterable[Any]], folder: str, num_shards: int, layout: Layout
-) -> tuple[None, tuple[int, int | Tally]]:
+) -> tuple[None, tuple[int, int | Counts]]:
     """Write the file of a shard, and return its number of records; add up the tallies."""
     key, values = group
     if key == num_shards:
-        return None, (key, sum(values, Tally()))
+        tallies = (settings.from_dict(Tally, value) for value in values)
+        return None, (key, settings.to_dict(sum(tallies, Tally())))
     return None, (key, _write_shard(key, values, folder, num_shards, layout))
 
 
@@ -188,7 +190,7 @@ def _write_shard(
 def _summarize(results: tuple[None, Iterable[tuple[int, Any]]], folder: str) -> None:
     """Write the counts to a file for the command, because a pipeline does not return results."""
     *sizes, tally = (value for _, value in sorted(results[1], key=operator.itemgetter(0)))
-    values = {"tally": settings.to_dict(tally), "sizes": sizes}
+    values = {"tally": tally, "sizes": sizes}
     outputs.write_json(os.path.join(folder, _SUMMARY), values)
 
 

@@ -108,7 +108,7 @@ import pickle
 from albert_tf.runtime import programs
 programs.add_to_path()
 from data.records.writer import varint
-print(pickle.dumps(programs.Portable(varint, 300)).hex())
+print(pickle.dumps(programs.Portable(varint, number=300)).hex())
 """
 READ = """
 import pickle, sys

@@ -526,7 +526,9 @@ def test_a_missing_package_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "torch", None)
     (tmp_path / "config.json").write_text(json.dumps(HF_JSON))
     (tmp_path / "pytorch_model.bin").touch()
-    with pytest.raises(InputError, match=r"package torch. Run pip install '\.\[huggingface-torch\]'"):
+    with pytest.raises(
+        InputError, match=r"package torch. Run pip install '\.\[huggingface-torch\]'"
+    ):
         huggingface.read(str(tmp_path), STRICT)
 
 
