@@ -4,7 +4,13 @@ Names are loaded on first use, so that processes that only read text never impor
 """
 
 import importlib
+import sys
 from typing import Any
+
+from albert_tf.runtime import programs
+
+if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+    programs.refuse_python()
 
 _VERSION = "0.1.0"  # of a checkout; a wheel's may be that of a tag
 
@@ -36,8 +42,6 @@ def __getattr__(name: str) -> Any:
 
 def _version() -> str:
     from importlib import metadata
-
-    from albert_tf.runtime import programs
 
     return metadata.version("albert_tf") if programs.is_installed() else _VERSION
 

@@ -411,6 +411,27 @@ def test_flags_are_defined_in_one_place():
     assert not found, "\n".join(found)
 
 
+# What only Linux has, and the files that may name it: each has an answer for other systems.
+LINUX_ONLY = ("/proc", "sched_", ".so.", "so.2", "ru_maxrss")
+PORTABLE = {
+    "albert_tf/runtime/cores.py",
+    "albert_tf/runtime/devices.py",
+    "examples/c_api.py",
+    "examples/demo.py",
+}
+
+
+def test_only_benchmarks_need_linux():
+    found = {
+        shown(path)
+        for package in PACKAGES
+        if package != "benchmarks"
+        for path in sources(package)
+        if any(name in path.read_text(encoding="utf-8") for name in LINUX_ONLY)
+    }
+    assert found == PORTABLE
+
+
 def test_files_and_functions_are_small():
     found = []
     for path in (path for package in PACKAGES for path in sources(package)):

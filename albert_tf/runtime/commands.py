@@ -47,12 +47,7 @@ def _exit_quietly(*_: object) -> None:
 
 
 # While a command (python -m data.build) loads its libraries, Ctrl-C ends it without a traceback.
-_spec = getattr(sys.modules["__main__"], "__spec__", None)
-if (
-    _spec
-    and _spec.name.partition(".")[0] in programs.PACKAGES
-    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-):
+if programs.is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, _exit_quietly)
 
 T = TypeVar("T")

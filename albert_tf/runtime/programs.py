@@ -8,9 +8,10 @@ first on sys.path.
 import functools
 import os
 import pickle
+import platform
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 PACKAGES = ("albert_tf", "data", "pretraining", "finetuning")
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -20,6 +21,31 @@ _INSTALLED = os.path.join(_LIBRARY, "_programs")
 def is_installed() -> bool:
     """Return True if this package comes from a wheel rather than from a checkout."""
     return os.path.isdir(_INSTALLED)
+
+
+def is_command() -> bool:
+    """Return True if this process was started as a command, also while its package is imported."""
+    arguments = list(getattr(sys, "orig_argv", sys.argv)[1:])  # Python 3.9 has no orig_argv
+    if arguments[:1] == ["-m"]:
+        return any(module.partition(".")[0] in PACKAGES for module in arguments[1:2])
+    return any(os.path.basename(script) == "albert-tf" for script in arguments[:1])
+
+
+def refuse_python() -> NoReturn:
+    """End a command on a Python that is too old or too new, with one line.
+
+    Raises:
+      ImportError: this process is no command.
+    """
+    message = (
+        f"albert_tf needs Python 3.11, 3.12 or 3.13. Received: {platform.python_version()} "
+        f"({sys.executable}). Install one of them (https://www.python.org/downloads, or `uv python "
+        "install 3.13`), and make an environment with it (docs/installation.md)."
+    )
+    if is_command():
+        print(message, file=sys.stderr)
+        sys.exit(2)
+    raise ImportError(message)
 
 
 def root(package: str) -> str:

@@ -242,13 +242,16 @@ def test_termination_of_a_forked_worker_cleans_nothing_up(status, tmp_path):
     ("argv", "status", "is_quiet"),
     [
         (["-m", "data.loads"], 130, True),
+        (["-m", "finetuning.loads"], 130, True),
         (["-m", "pack.loads"], -signal.SIGINT, False),  # another program keeps its own handler
     ],
 )
 def test_ctrl_c_while_a_command_loads_its_libraries(tmp_path, argv, status, is_quiet):
-    for name in ("data", "pack"):
+    """The package finetuning imports `commands` before Python knows the module of the command."""
+    for name in ("data", "finetuning", "pack"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").touch()
+        content = "from albert_tf.runtime import commands\n" if name == "finetuning" else ""
+        (tmp_path / name / "__init__.py").write_text(content)
         (tmp_path / name / "loads.py").write_text(
             "import signal\nfrom albert_tf.runtime import commands\n"
             "signal.raise_signal(signal.SIGINT)\n"
