@@ -15,6 +15,7 @@ from official.nlp.modeling import layers
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
+from albert_tf.models.kernels.interface import Kernels
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from benchmarks.systems.tf_models_official import encoder_like
@@ -42,8 +43,9 @@ class OfficialPretrainer(tf_keras.Model):
         training: bool = False,
         dropout_key: tf.Tensor | None = None,
         labels: Mapping[str, tf.Tensor] | None = None,
+        ops: Kernels | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Return the logits of both heads; `dropout_key` and `labels` are ignored."""
+        """Return the logits of both heads; `dropout_key`, `labels` and `ops` are ignored."""
         outputs = self.encoder([inputs[name] for name in INPUTS], training=training)
         logits = self.mlm_head(outputs["sequence_output"], inputs["masked_lm_positions"])
         return {

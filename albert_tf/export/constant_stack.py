@@ -6,10 +6,8 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.models.layers import common
-from albert_tf.models.layers.attention import JoinedWeights
+from albert_tf.models.kernels.interface import PLAIN, Kernels, Norm
 from albert_tf.models.layers.encoder_block import EncoderBlock
-from albert_tf.models.layers.feed_forward import FeedForwardWeights
 from albert_tf.models.layers.shared_stack import Layer, SharedStack, run_in_loops
 
 # In memory, constants take four to five times their size for each signature in use.
@@ -28,9 +26,9 @@ class ConstantStack:
     def __init__(self, stack: SharedStack) -> None:
         self._layers = [_constant_layer(block, stack.compute_dtype) for block in stack.blocks]
         self._numbers = stack.block_of_layer
-        self._norm: tuple | None = None
+        self._norm: Norm | None = None
         if (norm := stack.output_layer_norm) is not None:
-            self._norm = norm.gamma.numpy(), norm.beta.numpy(), norm.epsilon
+            self._norm = Norm(norm.gamma.numpy(), norm.beta.numpy(), norm.epsilon)
 
     def __call__(
         self,
@@ -39,21 +37,21 @@ class ConstantStack:
         key: None = None,
         training: bool = False,
         num_layers: int | None = None,
-        packing: None = None,
         first_only: bool = False,
+        ops: Kernels = PLAIN,
     ) -> list[tf.Tensor]:
         """Return the output of the last layer, in a list; `SharedStack` has the arguments."""
         assert not training
         x = run_in_loops(self._layers, self._numbers[:num_layers], x, mask, first_only)
-        return [self.normalized(x, training)]
+        return [self.normalized(x)]
 
     def inference_layers(self) -> list[Layer]:
         """Return each distinct layer."""
         return self._layers
 
-    def normalized(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+    def normalized(self, x: tf.Tensor) -> tf.Tensor:
         """Apply the last LayerNorm of pre-norm to an output [B, S, H]; for post-norm, return x."""
-        return x if self._norm is None else common.add_dropout_norm(x, None, self._norm, 0.0, None)
+        return x if self._norm is None else PLAIN.add_norm(x, None, self._norm)
 
 
 def with_constants(model: Model, largest: int = LARGEST) -> Model:
@@ -79,20 +77,22 @@ def _constant_layer(block: EncoderBlock, dtype: str) -> Layer:
 
     def values(part: NamedTuple) -> list[np.ndarray]:
         """Return the kernels and biases in `dtype`, and the scale and shift of a LayerNorm."""
-        *affine, gamma, beta = part
+        *affine, gamma, beta = tf.nest.flatten(part)
         return [*(tf.cast(each, dtype).numpy() for each in affine), gamma.numpy(), beta.numpy()]
 
-    attention = values(block.attention.joined(block.attention.weight_tensors()))
-    feed_forward = values(block.feed_forward.weight_tensors())
+    weights = (
+        block.attention.joined(block.attention.weight_tensors()),
+        block.feed_forward.weight_tensors(),
+    )
+    constants = [*values(weights[0]), *values(weights[1])]
     hidden = tf.TensorSpec([None, None, block.config.hidden_size], dtype)
     mask = tf.TensorSpec([None, 1, 1, None], tf.float32)
     num_queries = tf.TensorSpec([], tf.int32)
 
     @tf.function(input_signature=[hidden, mask, num_queries], autograph=False)
     def layer(x: tf.Tensor, mask: tf.Tensor, num_queries: tf.Tensor) -> tf.Tensor:
-        first = JoinedWeights(*map(tf.constant, attention))
-        second = FeedForwardWeights(*map(tf.constant, feed_forward))
-        return block.compute(first, second, x, mask, None, False, num_queries=num_queries)
+        attention, ffn = tf.nest.pack_sequence_as(weights, list(map(tf.constant, constants)))
+        return block.infer(attention, ffn, x, mask, num_queries)
 
     return lambda x, mask, num_queries: layer(
         x, mask, tf.shape(x)[1] if num_queries is None else num_queries

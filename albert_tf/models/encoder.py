@@ -15,7 +15,9 @@ from albert_tf.models.checkpoints import (
 )
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.configured_model import ConfiguredModel
-from albert_tf.models.layers import common, packing, target
+from albert_tf.models.kernels.choice import choose
+from albert_tf.models.kernels.interface import Kernels
+from albert_tf.models.layers import common
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
 from albert_tf.models.layers.shared_stack import SharedStack
@@ -58,9 +60,10 @@ class AlbertEncoder(ConfiguredModel):
     each call draws one.
 
     Set `skip_padding` only if no loss depends on padded positions, nor on the pooled output of a
-    row that begins with one. Training on a CPU without `hidden_dropout` or `rematerialize` then
-    skips padded positions, except in batches of fewer than `packing.SMALLEST` positions
-    (`layers.packing`).
+    row that begins with one. Training without `hidden_dropout` or `rematerialize` may then skip
+    padded positions (`Kernels.skipping_padding`).
+
+    `ops` are the operations to use; by default those that `choose` selects for the device.
     """
 
     def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
@@ -90,6 +93,7 @@ class AlbertEncoder(ConfiguredModel):
         num_layers: int | None = None,
         skip_padding: bool = False,
         pooled_only: bool = False,
+        ops: Kernels | None = None,
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
         """Run the encoder; see the class for shapes and arguments."""
         config = self.config
@@ -99,23 +103,18 @@ class AlbertEncoder(ConfiguredModel):
         key = None
         if training and (config.hidden_dropout or config.attention_dropout):
             key = common.new_dropout_key() if dropout_key is None else dropout_key
-        x = self.embeddings(inputs, key=common.fold_in(key, 0), training=training)  # [B, S, H]
+        ops = ops or choose(training)
+        x = self.embeddings(inputs, common.fold_in(key, 0), training, ops)  # [B, S, H]
         mask = additive_mask(inputs["input_mask"])
         stack_key = common.fold_in(key, 1)
-        skip_padding = skip_padding and training and self._can_pack(inputs["input_mask"])
-        rows = packing.Packing.of(inputs["input_mask"]) if skip_padding else None
-        outputs = self.stack(x, mask, stack_key, training, num_layers, rows, pooled_only)
+        if skip_padding and training and not (config.hidden_dropout or config.rematerialize):
+            ops = ops.skipping_padding(inputs["input_mask"])
+        outputs = self.stack(x, mask, stack_key, training, num_layers, pooled_only, ops)
         pooled = {"pooled_output": self.pool(outputs[-1])}
         if pooled_only:
             return pooled
         sequence = tf.cast(outputs[-1], tf.float32)
         return pooled | {"sequence_output": sequence, "encoder_outputs": outputs}
-
-    def _can_pack(self, input_mask: tf.Tensor) -> bool:
-        size, config = input_mask.shape.num_elements(), self.config
-        is_small = size is not None and size < packing.SMALLEST
-        has_other_way = config.hidden_dropout or config.rematerialize
-        return target.is_cpu() and not (is_small or has_other_way)
 
     def pool(self, hidden: tf.Tensor) -> tf.Tensor:
         """Return tanh(dense(first position)) of a layer's output [B, S, H]: float32 [B, H]."""
@@ -207,8 +206,8 @@ def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None
 def _check_values(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:
     """Check that ids lie in their tables if their values are known, as in an eager call.
 
-    In a graph on a CPU, the lookups reject other ids, but the lookup of types does not in training.
-    XLA and accelerators return other values instead.
+    In a graph, TensorFlow's lookups reject other ids, but that of types does not in training, nor
+    do compiled programs and accelerators: they return other values instead.
     """
     limits = {"input_word_ids": "vocab_size", "input_type_ids": "type_vocab_size"}
     for name, limit in limits.items():

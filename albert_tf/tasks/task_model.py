@@ -9,6 +9,7 @@ import tf_keras
 
 from albert_tf.models.configured_model import freeze_layers, frozen_layers
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically
+from albert_tf.models.kernels.choice import choose
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import PolicyMixin
 from albert_tf.runtime import settings
@@ -57,6 +58,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
             )
         self.encoder, self.task = encoder, task
         self.dropout_seed, self.accumulation_steps = dropout_seed, accumulation_steps
+        self.kernels = "auto"  # or plain: see `choose`
         self._step_key: common.DropoutKey | None = None  # set within `train_step`
 
     def get_config(self) -> dict[str, Any]:
@@ -110,7 +112,11 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         if not training:
             return self.encoder(encoder_inputs, training=False, pooled_only=pooled_only), None
         outputs = self.encoder(
-            encoder_inputs, training=True, dropout_key=common.fold_in(key, 0), skip_padding=True
+            encoder_inputs,
+            training=True,
+            dropout_key=common.fold_in(key, 0),
+            skip_padding=True,
+            ops=choose(training=True, name=self.kernels),
         )
         return outputs, common.fold_in(key, 1)
 

@@ -5,6 +5,7 @@ import math
 from typing import Annotated, Any
 
 from albert_tf.models.config import AlbertConfig
+from albert_tf.models.kernels import KERNELS
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.devices import PRECISIONS
 from albert_tf.runtime.errors import ConfigError
@@ -41,6 +42,7 @@ class TrainingConfig(Bounded):
         `task.thresholds` for the best F1; 0 leaves that setting unchanged.
       threshold_per_label: choose a threshold for each label, by its own F1, instead of one for all
         by the micro F1. A label with fewer than 5 held-out texts has the common threshold.
+      kernels: auto, the operations that are fastest on the device; or plain, TensorFlow's own.
     """
 
     KEY = "`training.{}`"
@@ -65,6 +67,7 @@ class TrainingConfig(Bounded):
     threshold_share: Annotated[float, between("[0, 1)")] = 0.0
     threshold_per_label: bool = False
     precision: Annotated[str, one_of(*PRECISIONS)] = "auto"
+    kernels: Annotated[str, one_of(*KERNELS)] = "auto"
 
     def check_batch(self, replicas: int) -> None:
         """Check that the batch can be divided among the replicas and the parts of each.

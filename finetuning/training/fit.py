@@ -52,6 +52,7 @@ def compiled(
         optimizer = _optimizer(config, plan, model)
         optimizer.build(model.trainable_variables)
         model.dropout_seed, model.accumulation_steps = config.seed, values.accumulation_steps
+        model.kernels = values.kernels
         model.compile(optimizer, loss or model.training_losses())
     return model
 

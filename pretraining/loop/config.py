@@ -6,6 +6,7 @@ from typing import Annotated
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.head import Head
+from albert_tf.models.kernels import KERNELS
 from albert_tf.optimization import OPTIMIZERS
 from albert_tf.runtime import devices, settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, between, one_of
@@ -63,6 +64,7 @@ class LoopConfig(Bounded):
         `checkpoint_every`) and at the end.
       deterministic: use only kernels that give the same bits each time. On a CPU their cost is too
         small to measure; on a GPU they may be slower, which has not been measured.
+      kernels: auto, the operations that are fastest on the device; or plain, TensorFlow's own.
     """
 
     KEY = "`loop.{}`"
@@ -75,6 +77,7 @@ class LoopConfig(Bounded):
     keep_checkpoints: Annotated[int, POSITIVE] = 3
     export: str = "none"
     deterministic: bool = True
+    kernels: Annotated[str, one_of(*KERNELS)] = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.layers import target
+from albert_tf.models.kernels import target
 from pretraining.loop.losses import SUMS
 from pretraining.loop.train_step import TrainStep
 from pretraining.pjrt.program import Program

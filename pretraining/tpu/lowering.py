@@ -17,7 +17,7 @@ import tensorflow as tf
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.head import MASKED_POSITIONS
-from albert_tf.models.layers import target, xla_internals
+from albert_tf.models.kernels import target, xla_internals
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError

@@ -11,10 +11,10 @@ import numpy as np
 
 from albert_tf.graph.onnx.graph import Graph
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.kernels.plain import ROTARY_BASE
 from albert_tf.models.layers.attention import MASKED, SelfAttention
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
 from albert_tf.models.layers.feed_forward import FeedForward
-from albert_tf.models.layers.xla import ROTARY_BASE
 
 
 class EncoderGraph:
@@ -82,7 +82,7 @@ class EncoderGraph:
         return graph.op("LayerNormalization", x, gamma, beta, epsilon=float(layer.epsilon))
 
     def activation(self, x: str) -> str:
-        """Return the activation of x, as `common.activation`."""
+        """Return the activation of x, as `Kernels.activation`."""
         if self.config.activation == "relu":
             return self.graph.op("Relu", x)
         return self.graph.op("Gelu", x, approximate="tanh")

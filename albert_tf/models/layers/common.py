@@ -1,4 +1,4 @@
-"""Functions shared by all layers: initializers, affine maps, LayerNorm, activations, dropout."""
+"""Parts that all layers share: initializers, affine maps, LayerNorm, the residual, dropout keys."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -7,14 +7,13 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import fused, target, tpu, xla
+from albert_tf.models.kernels.interface import PLAIN, Hidden, Kernels, Norm
+from albert_tf.models.kernels.interface import shape_of as shape_of
 from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 
 # A dropout key is an int32 [2] tensor. Each dropout site folds its own number into it, so that a
-# mask depends only on (key, site). It is the same in a recomputed forward pass, eager, graph, XLA.
+# mask depends only on (key, site). It is the same in a recomputed forward pass and on every device.
 DropoutKey: TypeAlias = tf.Tensor
-# The hidden states between two sub-layers: twins in training on a TPU.
-Hidden: TypeAlias = tf.Tensor | tpu.Twins
 
 
 def initializer(config: AlbertConfig, scale: float = 1.0) -> tf_keras.initializers.Initializer:
@@ -69,9 +68,9 @@ class Affine(ConfigMixin, Float32Layer):
         """Return the arguments of the constructor."""
         return super().get_config() | {"units": self.units, "scale": self.scale}
 
-    def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
-        return affine(x, self.kernel, self.bias, training)
+        return PLAIN.affine(x, self.kernel, self.bias)
 
 
 def layer_norm(eps: float, name: str) -> tf_keras.layers.LayerNormalization:
@@ -88,128 +87,29 @@ def build(layers: Iterable[tf_keras.layers.Layer], width: int) -> None:
             layer.build([None, width])
 
 
-def shape_of(x: tf.Tensor) -> list:
-    """Return the sizes of `x`: numbers where they are static, scalar tensors elsewhere."""
-    dynamic = tf.shape(x)
-    return [dynamic[i] if size is None else size for i, size in enumerate(x.shape)]
-
-
-def flat(x: Hidden, width: int, training: bool) -> Hidden:
-    """Return x [B, S, H] as [B * S, H], except for training on a TPU.
-
-    On a CPU, the gradient of a three-dimensional product would be an einsum, which is 1.3 to 1.7
-    times slower. On a TPU, work is not fused into a product through a reshape.
-    """
-    return x if training and target.is_tpu() else tf.reshape(x, [-1, width])
-
-
-def is_fused(training: bool) -> bool:
-    """Return True if the operations of `fused` run instead of TensorFlow's own.
-
-    They are for training on a CPU, where they were measured, and partly on a TPU. On a GPU, the
-    plain operations run.
-    """
-    return training and not target.is_gpu()
-
-
-def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """Return x W + b in x's dtype, [M, K] -> [M, units].
-
-    TensorFlow fuses `bias_add` into the product, but not `+`.
-    """
-    if training and target.is_tpu():
-        return tpu.affine(x, kernel, bias)
-    kernel, bias = tf.cast(kernel, x.dtype), tf.cast(bias, x.dtype)
-    if is_fused(training):
-        return fused.affine(x, kernel, bias)
-    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
-
-
-def activation(x: tf.Tensor, name: str, training: bool = False) -> tf.Tensor:
-    """Apply `gelu`, in the tanh form of ALBERT's training, or `relu` (the Chinese models)."""
-    if name == "relu":
-        return tf.nn.relu(x)
-    return fused.gelu(x) if is_fused(training) else tf.nn.gelu(x, approximate=True)
-
-
-def gated_activation(x: tf.Tensor, name: str, training: bool = False) -> tf.Tensor:
-    """Return activation(gate) * value of x [M, 2 F], with the gate first: [M, F]."""
-    if is_fused(training) and name == "gelu":
-        return fused.gated_gelu(x)
-    gate, value = tf.split(x, 2, -1)
-    return activation(gate, name, training) * value
-
-
-def rotate(x: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """Apply rotary positions to x [B, N, S, D] (arXiv 2104.09864, in halves as in GPT-NeoX).
-
-    Elements i and i + D / 2 at position s are rotated by the angle s * 10000^(-2 i / D).
-    """
-    return fused.rotate(x) if is_fused(training) else xla.rotation(x, 1.0)
-
-
-def softmax(logits: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """Return the softmax of logits + mask over the last axis, computed in float32.
-
-    The result has the dtype of the logits.
-    """
-    if is_fused(training):
-        return fused.softmax(logits, mask)
-    return tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + mask), logits.dtype)
-
-
 def residual(
-    sub_layer: Callable[[tf.Tensor], tf.Tensor],
+    ops: Kernels,
+    sub_layer: Callable[[Hidden], tf.Tensor],
     x: Hidden,
     norm: tuple[tf.Tensor, tf.Tensor],
     config: AlbertConfig,
     key: DropoutKey | None,
-    training: bool,
-    select_rows: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
+    select: Callable[[Hidden], Hidden] = lambda x: x,
 ) -> Hidden:
     """Apply a sub-layer f with its residual connection, LayerNorm and dropout.
 
-    Post-norm: LayerNorm(x + dropout(f(x))). Pre-norm: x + dropout(f(LayerNorm(x))). `sub_layer` is
-    f, [M, H] -> [M, H]; `norm` is gamma [H] and beta [H]. If f returns only some of the M rows,
-    `select_rows` selects the same rows of x.
+    Post-norm: LayerNorm(x + dropout(f(x))). Pre-norm: x + dropout(f(LayerNorm(x))). `norm` is gamma
+    [H] and beta [H]. If f returns only some positions, `select` selects the same ones of x.
     """
-    scaling, rate = (*norm, config.layer_norm_eps), config.hidden_dropout
-    added, operand = tpu.twins(x)
+    scaling, rate = Norm(*norm, config.layer_norm_eps), config.hidden_dropout
     if config.norm == "post":
-        return add_dropout_norm(
-            select_rows(added), sub_layer(operand), scaling, rate, key, training
-        )
-    normal = add_dropout_norm(added, None, scaling, 0.0, None, training)
-    return select_rows(added) + dropout(sub_layer(tpu.twins(normal).operand), rate, key)
-
-
-def add_dropout_norm(
-    x: tf.Tensor,
-    update: tf.Tensor | None,
-    norm: tuple[tf.Tensor, tf.Tensor, float],
-    rate: float,
-    key: DropoutKey | None,
-    training: bool = False,
-) -> Hidden:
-    """Return LayerNorm(x + dropout(update)) of [M, H], computed in float32, in x's dtype.
-
-    If `update` is None, return LayerNorm(x). `norm` is gamma [H], beta [H] and epsilon. Dropout is
-    applied only in training.
-    """
-    key = key if training and rate else None
-    if is_fused(training):
-        run = tpu.add_dropout_norm if target.is_tpu() else fused.add_dropout_norm
-        return run(x, update, *norm, rate, key)
-    gamma, beta, eps = norm
-    normal, _ = xla.normalized_sum(x, update, key, eps, rate)
-    return tf.cast(normal * gamma + beta, x.dtype)
+        return ops.add_norm(select(x), sub_layer(x), scaling, rate, key)
+    return ops.add(select(x), sub_layer(ops.add_norm(x, None, scaling)), rate, key)
 
 
 def dropout(x: tf.Tensor, rate: float, key: DropoutKey | None) -> tf.Tensor:
-    """Apply `fused.dropout`, or return x itself if `key` is None or `rate` is 0."""
-    if key is None or rate == 0.0:
-        return x
-    return xla.dropped(x, rate, key) if target.is_gpu() else fused.dropout(x, rate, key)
+    """Set elements to zero with probability `rate`, for heads; see `Kernels.dropout`."""
+    return PLAIN.dropout(x, rate, key)
 
 
 def fold_in(key: DropoutKey | None, number: int | tf.Tensor) -> DropoutKey | None:

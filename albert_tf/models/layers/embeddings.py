@@ -7,6 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
+from albert_tf.models.kernels.interface import PLAIN, Kernels
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import ConfigMixin
 
@@ -50,6 +51,7 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
         inputs: Mapping[str, tf.Tensor],
         key: common.DropoutKey | None = None,
         training: bool = False,
+        ops: Kernels = PLAIN,
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
         word_ids, type_ids = inputs["input_word_ids"], inputs["input_type_ids"]
@@ -59,12 +61,12 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
             length = tf.shape(word_ids)[1]
             x += tf.cast(self.position_embeddings[:length], x.dtype)
         x = tf.cast(self.layer_norm(x), self.compute_dtype)
-        x = common.dropout(x, self.config.hidden_dropout, key)
+        x = ops.dropout(x, self.config.hidden_dropout, key)
         if self.projection is None:
             return x
-        flat = common.flat(x, self.config.embedding_size, training)  # [B * S, E]
-        x = self.projection(flat, training=training)
-        return tf.reshape(x, [*common.shape_of(word_ids), self.config.hidden_size])
+        kernel, bias = map(tf.convert_to_tensor, (self.projection.kernel, self.projection.bias))
+        x = ops.affine(ops.enter(x), kernel, bias)
+        return ops.leave(x, common.shape_of(word_ids))
 
     def _types(self, type_ids: tf.Tensor, dtype: tf.DType, training: bool) -> tf.Tensor:
         if not training:

@@ -7,11 +7,11 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import common, tpu
-from albert_tf.models.layers.attention import AttentionWeights, JoinedWeights, SelfAttention
+from albert_tf.models.kernels.interface import PLAIN, Hidden, Kernels
+from albert_tf.models.layers import common
+from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
-from albert_tf.models.layers.packing import Packing
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
@@ -65,20 +65,33 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
         weights = self.attention.weight_tensors(), self.feed_forward.weight_tensors()
-        return tpu.twins(self.compute(*weights, x, mask, key, training)).residual
+        hidden = self.compute(PLAIN, *weights, PLAIN.enter(x), mask, key if training else None)
+        return PLAIN.leave(hidden, common.shape_of(x)[:2])
 
     def compute(
         self,
-        attention: AttentionWeights | JoinedWeights,
+        ops: Kernels,
+        attention: AttentionWeights,
         feed_forward: FeedForwardWeights,
-        x: common.Hidden,
+        x: Hidden,
         mask: tf.Tensor,
-        key: common.DropoutKey | None,
-        training: bool,
-        packing: Packing | None = None,
+        key: common.DropoutKey | None = None,
         num_queries: int | tf.Tensor | None = None,
-    ) -> common.Hidden:
-        """Apply the block as a pure function of tensors; see `SelfAttention.compute`."""
-        own = common.fold_in(key, 0)
-        x = self.attention.compute(attention, x, mask, own, training, packing, num_queries)
-        return self.feed_forward.compute(feed_forward, x, common.fold_in(key, 1), training)
+    ) -> Hidden:
+        """Apply the block as a pure function of hidden states; see `SelfAttention.compute`."""
+        x = self.attention.compute(ops, attention, x, mask, common.fold_in(key, 0), num_queries)
+        return self.feed_forward.compute(ops, feed_forward, x, common.fold_in(key, 1))
+
+    def infer(
+        self,
+        attention: AttentionWeights,
+        feed_forward: FeedForwardWeights,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        num_queries: int | tf.Tensor | None,
+    ) -> tf.Tensor:
+        """Apply the block to [B, S, H] outside training: [B, num_queries, H]."""
+        batch, length = common.shape_of(x)[:2]
+        hidden = PLAIN.enter(x)
+        hidden = self.compute(PLAIN, attention, feed_forward, hidden, mask, None, num_queries)
+        return PLAIN.leave(hidden, [batch, length if num_queries is None else num_queries])

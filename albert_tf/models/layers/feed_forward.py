@@ -6,7 +6,8 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import common, tpu
+from albert_tf.models.kernels.interface import PLAIN, Hidden, Kernels
+from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import ConfigMixin
 
 
@@ -59,25 +60,25 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
         self, x: tf.Tensor, key: common.DropoutKey | None = None, training: bool = False
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
-        return tpu.twins(self.compute(self.weight_tensors(), x, key, training)).residual
+        key = key if training else None
+        hidden = self.compute(PLAIN, self.weight_tensors(), PLAIN.enter(x), key)
+        return PLAIN.leave(hidden, common.shape_of(x)[:2])
 
     def compute(
         self,
+        ops: Kernels,
         weights: FeedForwardWeights,
-        x: common.Hidden,
-        key: common.DropoutKey | None,
-        training: bool,
-    ) -> common.Hidden:
-        """Apply the layer as a pure function of tensors."""
+        x: Hidden,
+        key: common.DropoutKey | None = None,
+    ) -> Hidden:
+        """Apply the layer as a pure function of hidden states."""
         config = self.config
-        activation = common.activation if config.ffn == "plain" else common.gated_activation
+        activation = ops.activation if config.ffn == "plain" else ops.gated_activation
 
-        def transform(flat: tf.Tensor) -> tf.Tensor:
-            inner = common.affine(flat, weights.inner_kernel, weights.inner_bias, training)
-            inner = activation(inner, config.activation, training)
-            return common.affine(inner, weights.output_kernel, weights.output_bias, training)
+        def transform(x: Hidden) -> tf.Tensor:
+            inner = ops.affine(x, weights.inner_kernel, weights.inner_bias)
+            inner = activation(inner, config.activation)
+            return ops.affine(inner, weights.output_kernel, weights.output_bias)
 
-        flat = common.flat(x, config.hidden_size, training)
         norm = weights.gamma, weights.beta
-        out = common.residual(transform, flat, norm, config, key, training)
-        return out if isinstance(out, tpu.Twins) else tf.reshape(out, common.shape_of(x))
+        return common.residual(ops, transform, x, norm, config, key)

@@ -6,7 +6,8 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import common, fused
+from albert_tf.models.kernels.interface import PLAIN, Kernels
+from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 
 
@@ -21,8 +22,8 @@ class MlmHead(ConfigMixin, Float32Layer):
     Output: float32 [B, P, V], computed in float32 under every precision policy.
 
     With `labels` int32 and `weights` float32 [B, P], the output is the weighted sums of
-    cross-entropies and of correct predictions, float32 [2]. On a CPU, the products with the table
-    are then in `loss_dtype`, float32 or bfloat16 (`fused.linear_cross_entropy`).
+    cross-entropies and of correct predictions, float32 [2]. The products with the table may then be
+    in `loss_dtype`, float32 or bfloat16 (`Kernels.linear_cross_entropy`).
     """
 
     def __init__(self, config: AlbertConfig, name: str = "mlm_head", **kwargs: Any) -> None:
@@ -45,6 +46,7 @@ class MlmHead(ConfigMixin, Float32Layer):
         labels: tf.Tensor | None = None,
         weights: tf.Tensor | None = None,
         loss_dtype: tf.DType = tf.float32,
+        ops: Kernels = PLAIN,
     ) -> tf.Tensor:
         """Return the logits or, with labels, the weighted sums; see the class for shapes."""
         x = self._hidden(sequence_output, positions)
@@ -52,7 +54,7 @@ class MlmHead(ConfigMixin, Float32Layer):
             table, bias = map(tf.convert_to_tensor, (word_embeddings, self.bias))
             labels = tf.reshape(labels, [-1])
             weights = tf.cast(tf.reshape(weights, [-1]), tf.float32)
-            return fused.linear_cross_entropy(x, table, bias, labels, weights, loss_dtype)
+            return ops.linear_cross_entropy(x, table, bias, labels, weights, loss_dtype)
         logits = tf.nn.bias_add(tf.matmul(x, word_embeddings, transpose_b=True), self.bias)
         return tf.reshape(logits, tf.concat([tf.shape(positions), [self.config.vocab_size]], 0))
 
@@ -60,7 +62,7 @@ class MlmHead(ConfigMixin, Float32Layer):
         """Return the input of the product with the table, float32 [B * P, E]."""
         x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         x = tf.cast(x, tf.float32)
-        x = common.activation(self.transform(x), self.config.activation)  # [B, P, E]
+        x = PLAIN.activation(self.transform(x), self.config.activation)  # [B, P, E]
         return tf.reshape(self.layer_norm(x), [-1, self.config.embedding_size])
 
 

@@ -93,7 +93,7 @@ class EarlyExit:
     ) -> tuple[Outputs, Outputs]:
         """Return the rows that stay after layer `number`, and the results of all rows so far."""
         encoder = self._model.encoder
-        hidden = encoder.stack.normalized(active["x"], training=False)
+        hidden = encoder.stack.normalized(active["x"])
         values = tf.nn.softmax(self._model.head(encoder.pool(hidden)))
         label, rows = tf.argmax(values, axis=1), active["row"][:, tf.newaxis]
         same = tf.where(tf.equal(label, active["label"]), active["same"] + 1, 0)

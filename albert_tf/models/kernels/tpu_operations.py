@@ -1,4 +1,4 @@
-"""Operations for training on a TPU.
+"""The operations of `tpu`, for training.
 
 On a TPU, XLA computes element-wise work inside a matrix product at no cost, as its operands are
 read or its results are written. A pass of its own over [B, S, H] takes longer than a product with
@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.models.layers import xla, xla_internals
+from albert_tf.models.kernels import xla_internals
+from albert_tf.models.kernels.plain import dropped, rotation
 
 # Of float32 logits: half of the fast memory of a chip, in which they then stay.
 BLOCK_BYTES = 2**26
@@ -36,11 +37,6 @@ class Twins(NamedTuple):
 
     residual: tf.Tensor  # to be added
     operand: tf.Tensor  # to be multiplied
-
-
-def twins(x: tf.Tensor | Twins) -> Twins:
-    """Return x, or twice the tensor x."""
-    return x if isinstance(x, Twins) else Twins(x, x)
 
 
 def einsum(equation: str, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
@@ -156,7 +152,7 @@ def _drop(x: tf.Tensor, rate: float, key: tf.Tensor | None, part: int, parts: in
     if parts > 1:
         outer = key[2] if key.shape[0] == 3 else tf.constant(0)
         key = tf.stack([key[0], key[1], outer * parts + part])
-    return xla.dropped(x, rate, key)
+    return dropped(x, rate, key)
 
 
 def _attend(block: Sequence[tf.Tensor], drop: Callable) -> tuple[tf.Tensor, Callable]:
@@ -195,7 +191,7 @@ def rotate(x: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        return xla.rotation(x, 1.0, axis=1), lambda d: xla.rotation(d, -1.0, axis=1)
+        return rotation(x, 1.0, axis=1), lambda d: rotation(d, -1.0, axis=1)
 
     return op(x)
 
@@ -215,7 +211,7 @@ def add_dropout_norm(
     """
 
     def drop(x: tf.Tensor) -> tf.Tensor:
-        return x if key is None else xla.dropped(x, rate, key)
+        return x if key is None else dropped(x, rate, key)
 
     @tf.custom_gradient
     def op(gamma: tf.Tensor, beta: tf.Tensor, *added: tf.Tensor) -> tuple[tuple, Callable]:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from albert_tf.models.layers import target, xla_internals
-
 # (weights, x, mask, key, number of the layer) -> the layer's output, of x's shape and dtype
 Layer = Callable[
     [Sequence[tf.Tensor], tf.Tensor, tf.Tensor, tf.Tensor | None, tf.Tensor], tf.Tensor
@@ -26,6 +24,7 @@ def run_layers(
     key: tf.Tensor | None,
     count: int,
     chunks: int = 1,
+    fresh: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
 ) -> list[tf.Tensor]:
     """Apply `layer` `count` times with the same weights; return all outputs, [B, S, H] each.
 
@@ -39,11 +38,12 @@ def run_layers(
       key: the dropout key, int32 [2]; None for no dropout.
       count: the number of layers.
       chunks: the number of parts of the batch, computed one after another; must divide B.
+      fresh: applied to the input of a layer that is recomputed; returns the same tensor.
 
     Raises:
       ValueError: `chunks` does not divide a static B.
     """
-    loops = _Loops(layer, _split(mask, chunks), key, count, chunks)
+    loops = _Loops(layer, _split(mask, chunks), key, count, chunks, fresh)
 
     @tf.custom_gradient
     def run(x: tf.Tensor, *weights: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
@@ -89,6 +89,7 @@ class _Loops:
     key: tf.Tensor | None  # int32 [2]
     count: int
     chunks: int
+    fresh: Callable[[tf.Tensor], tf.Tensor]
 
     def forward(self, weights: Sequence[tf.Tensor], x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return each layer's input, [count, chunks, B / chunks, S, H], and the last output."""
@@ -123,8 +124,7 @@ class _Loops:
         def body(slot: tf.Tensor, gradients: tf.TensorArray, sums: tuple) -> tuple:
             chunk = slot % self.chunks
             x = tf.ensure_shape(inputs[slot // self.chunks, chunk], parts.shape[1:])
-            if target.is_tpu():  # else XLA reads x from all inputs in each product, beside copies
-                (x,) = xla_internals.barrier(x)
+            x = self.fresh(x)
             with tf.GradientTape() as tape:
                 tape.watch([x, weights])
                 y = self._apply(weights, x, slot)

@@ -7,16 +7,15 @@ to bfloat16, sums along rows, and a softmax cross-entropy whose gradient takes a
 import collections
 from collections.abc import Callable
 
-import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.layers import target
+from albert_tf.models.kernels import target
+from albert_tf.models.kernels.plain import dropped, normalized_sum, rotation
 
 # tanh-GELU is x * sigmoid(x * (A + B * x^2)), A = 2 sqrt(2 / pi), B = 0.044715 A.
 _A = 1.5957691216057308
 _B = 0.044715 * _A
 SMALL = 2**14  # elements
-ROTARY_BASE = 10_000.0
 
 
 def program(function: Callable) -> Callable:
@@ -159,59 +158,12 @@ def softmax_gradient(y: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
     return round_to(product - wide * tf.reduce_sum(product, -1, keepdims=True), y.dtype)
 
 
-def dropped(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
-    """Compute `fused.dropout`, as part of another program."""
-    width = x.shape[-1] or tf.shape(x)[-1]
-    rows, columns = tf.range(tf.size(x) // width), tf.range(width)
-    if key.shape[0] == 3:  # a part of the batch: use its rows of the whole batch's mask
-        rows += key[2] * tf.size(rows)
-    # Rows and columns are hashed alone, so that each element takes only one hash more.
-    rows = _mix(_mix(tf.bitcast(rows + key[0], tf.uint32)) ^ tf.bitcast(key[1], tf.uint32))
-    rows = tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [1]], 0))
-    bits = _mix(rows ^ _mix(tf.bitcast(columns, tf.uint32)))
-    kept = x * tf.cast(1 / (1 - rate), x.dtype)
-    return tf.where(bits >= tf.constant(round(rate * 2**32), tf.uint32), kept, tf.zeros_like(x))
-
-
 dropout = program(dropped)
 
 
-def _mix(bits: tf.Tensor) -> tf.Tensor:
-    """Return a bijection of 32 bits in which each input bit flips about half of the output bits."""
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        bits ^= tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32))
-        bits *= tf.constant(factor, tf.uint32)
-    return bits ^ tf.bitwise.right_shift(bits, tf.constant(16, tf.uint32))
-
-
-def _mean(x: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_mean(x, -1, keepdims=True)
-
-
 def _product_mean(x: tf.Tensor) -> tf.Tensor:
-    """Return the same as `_mean`, computed with `_row_sums`."""
+    """Return the same as `plain.row_mean`, computed with `_row_sums`."""
     return _row_sums(x) / x.shape[1]
-
-
-def normalized_sum(
-    x: tf.Tensor,
-    update: tf.Tensor | None,
-    key: tf.Tensor | None,
-    eps: float,
-    rate: float = 0.0,
-    mean: Callable = _mean,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the normalized x + dropout(update) and 1 / standard deviation.
-
-    They are float32 [M, H] and [M, 1].
-    """
-    total = tf.cast(x, tf.float32)
-    if update is not None:
-        update = tf.cast(update, tf.float32)
-        total += update if key is None else dropped(update, rate, key)
-    centred = total - mean(total)
-    inverse = tf.math.rsqrt(mean(tf.square(centred)) + eps)
-    return centred * inverse, inverse
 
 
 @program
@@ -251,27 +203,6 @@ def norm_gradient(
         return d_gamma, d_beta, d_x
     d_update = d_total if key is None else dropped(d_total, rate, key)
     return d_gamma, d_beta, d_x, round_to(d_update, update.dtype)
-
-
-def rotation(x: tf.Tensor, sign: float, to: Callable = tf.cast, axis: int = 2) -> tf.Tensor:
-    """Rotate the pairs (i, i + D / 2) of x [B, N, S, D] by the angles of each position.
-
-    Args:
-      x: the tensor; the rotation is computed in float32.
-      sign: 1.0, or -1.0 for the inverse.
-      to: the function that casts the result to x's dtype.
-      axis: the axis of the positions, 1 or 2.
-    """
-    half = x.shape[-1] // 2
-    frequency = ROTARY_BASE ** (-np.arange(half, dtype=np.float64) / half)
-    position = tf.cast(tf.range(tf.shape(x)[axis]), tf.float32)
-    angle = position[:, None] * tf.constant(frequency, tf.float32)  # [S, D / 2]
-    if axis == 1:
-        angle = angle[:, None]  # [S, 1, D / 2]
-    cosine, sine = tf.cos(angle), sign * tf.sin(angle)
-    first, second = tf.split(tf.cast(x, tf.float32), 2, -1)
-    rotated = [first * cosine - second * sine, second * cosine + first * sine]
-    return to(tf.concat(rotated, -1), x.dtype)
 
 
 @program

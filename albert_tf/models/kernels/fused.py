@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from albert_tf.models.layers import target, tpu, xla, xla_internals
+from albert_tf.models.kernels import target, xla, xla_internals
 from albert_tf.runtime import devices
 
 
@@ -44,7 +44,7 @@ def gated_gelu(x: tf.Tensor) -> tf.Tensor:
 
 
 def rotate(x: tf.Tensor) -> tf.Tensor:
-    """Return `xla.rotation(x, 1.0)`; its gradient is the inverse rotation."""
+    """Compute `plain.rotation`; its gradient is the inverse rotation."""
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
@@ -90,23 +90,7 @@ def _column_sums(x: tf.Tensor) -> tf.Tensor:
 
 
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return -log softmax(logits)[label], and whether the label has the (first) largest logit.
-
-    On a GPU, TensorFlow's own operations compute it.
-
-    Args:
-      logits: float32 [N, V].
-      labels: int32 [N].
-
-    Returns:
-      float32 [N], NaN where the label is not in [0, V), and bool [N].
-    """
-    if target.is_gpu():
-        is_valid = (labels >= 0) & (labels < tf.shape(logits)[-1])
-        known = tf.where(is_valid, labels, 0)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(known, logits)
-        is_right = tf.argmax(logits, -1, tf.int32) == labels
-        return tf.where(is_valid, losses, float("nan")), is_right
+    """Compute `Kernels.cross_entropy`."""
 
     @tf.custom_gradient
     def op(logits: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable]:
@@ -128,33 +112,11 @@ def linear_cross_entropy(
     weights: tf.Tensor,
     dtype: tf.DType,
 ) -> tf.Tensor:
-    """Return the weighted sums of cross-entropies and correct predictions of x table^T + bias.
+    """Compute `Kernels.linear_cross_entropy`.
 
     The three matrix products are in `dtype`, and the forward pass computes the gradient of the
-    logits, so that the tape keeps only that gradient. A TPU has its own version. On a GPU,
-    TensorFlow's own operations compute everything in float32.
-
-    Args:
-      x: float32 [N, E].
-      table: float32 [V, E].
-      bias: float32 [V].
-      labels: int32 [N].
-      weights: float32 [N], without gradient.
-      dtype: float32 or bfloat16.
-
-    Returns:
-      float32 [2]. The first sum is NaN if any label is not in [0, V). The second has no gradient.
-      In bfloat16, more logits are equal; only the first of equal logits counts as the largest, so
-      that fewer predictions are correct.
+    logits, so that the tape keeps only that gradient.
     """
-    if target.is_gpu():
-        logits = tf.nn.bias_add(tf.matmul(x, table, transpose_b=True), bias)
-        losses, is_right = cross_entropy(logits, labels)
-        right = tf.cast(is_right, tf.float32)
-        return tf.stack([tf.reduce_sum(losses * weights), tf.reduce_sum(right * weights)])
-
-    if target.is_tpu():
-        return tpu.linear_cross_entropy(x, table, bias, labels, weights, dtype)
 
     @tf.custom_gradient
     def op(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable]:
@@ -190,17 +152,7 @@ def softmax(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 
 def dropout(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
-    """Set each element to zero with probability `rate`, and scale the rest by 1 / (1 - rate).
-
-    A hash of (key, position) selects the elements, so that they are the same on every device and in
-    a recomputation.
-
-    Args:
-      x: floating tensor of any shape with fewer than 2^31 elements.
-      rate: the probability, in [0, 1).
-      key: int32 [2], or [3] if x is one of several equal parts along the first axis; the third word
-        is then the number of the part.
-    """
+    """Compute `plain.dropped`; the gradient draws the mask again."""
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:

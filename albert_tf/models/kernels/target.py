@@ -1,4 +1,4 @@
-"""The kind of device that code traced now will run on: the only switch between code for devices."""
+"""The kind of device that code traced now will run on."""
 
 import contextlib
 from collections.abc import Iterator
@@ -20,20 +20,10 @@ def tracing_for(kind: str) -> Iterator[None]:
 
 
 def kind() -> str:
-    """Return CPU, GPU or TPU."""
+    """Return CPU, GPU, TPU or, if traced for it, XLA: one program for any device."""
     return _traced_for or devices.kind()
 
 
 def is_cpu() -> bool:
     """Return True if code traced now will run on a CPU."""
     return kind() == "CPU"
-
-
-def is_gpu() -> bool:
-    """Return True if code traced now will run on a GPU."""
-    return kind() == "GPU"
-
-
-def is_tpu() -> bool:
-    """Return True if code traced now will run on a TPU."""
-    return kind() == "TPU"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.models.layers import common
+from albert_tf.models.kernels.plain import shape_of
 
 SMALLEST = 1025  # positions; smaller batches do not repay a program for each number of rows
 
@@ -33,7 +33,7 @@ class Packing:
     @classmethod
     def of(cls, input_mask: tf.Tensor) -> "Packing":
         """Return the packing of a mask [B, S], 1 where a position is real."""
-        batch, length = common.shape_of(input_mask)
+        batch, length = shape_of(input_mask)
         real = tf.reshape(input_mask, [-1]) > 0
         size, count = batch * length, tf.reduce_sum(tf.cast(real, tf.int32))
         step = tf.maximum(1, size // 64)

@@ -1,0 +1,28 @@
+"""Which operations a model's call uses: the only place that asks for the device.
+
+Measured reasons (docs/findings.md has the numbers):
+
+- Outside training, the plain operations run everywhere: there is no gradient to save.
+- CPU (Zen 4 and AVX2): activation, dropout, LayerNorm and softmax with their gradients took a
+  quarter of a step as TensorFlow's two dozen operations each, and padding is not computed.
+- XLA, one program for a whole step (PJRT on CPUs and GPUs): the same, in less memory than a tape.
+- GPU: the plain operations; the others were not measured there.
+- TPU: fewer passes over memory by libtpu's own estimate (`pretraining.tpu_check`); never run.
+"""
+
+from albert_tf.models.kernels import target
+from albert_tf.models.kernels.cpu import CpuKernels, FusedKernels
+from albert_tf.models.kernels.interface import PLAIN, Kernels
+from albert_tf.models.kernels.tpu import TpuKernels
+
+TRAINING = {"CPU": CpuKernels(), "GPU": PLAIN, "TPU": TpuKernels(), "XLA": FusedKernels()}
+
+
+def choose(training: bool, name: str = "auto") -> Kernels:
+    """Return the operations for the device that is traced for now.
+
+    Args:
+      training: True for gradients.
+      name: one of `kernels.KERNELS`; `plain` for TensorFlow's own operations on every device.
+    """
+    return TRAINING[target.kind()] if training and name == "auto" else PLAIN

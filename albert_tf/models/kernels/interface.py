@@ -1,0 +1,304 @@
+"""The operations that a layer asks for, as TensorFlow has them: the interface and the reference.
+
+Each set of kernels is a `Kernels` and overrides what its device does faster. Results and gradients
+are the plain ones, up to rounding; gradients are those of the formula unless a method says more.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import tensorflow as tf
+
+from albert_tf.models.kernels import rematerialize
+from albert_tf.models.kernels.plain import dropped, normalized_sum, rotation, shape_of
+
+# The hidden states between sub-layers, in a form that each set chooses: a layer only passes them
+# on. The plain one is [B * S, H], since the gradient of a three-dimensional product would be an
+# einsum, which is 1.3 to 1.7 times slower.
+Hidden: TypeAlias = Any
+# Queries, keys, values or contexts of all heads; the plain form is [B, N, S, D].
+Heads: TypeAlias = Any
+# (weights, x, mask, key, number of the layer) -> x
+Layer: TypeAlias = Callable[[Any, Hidden, tf.Tensor, tf.Tensor | None, Any], Hidden]
+
+
+class Projections(NamedTuple):
+    """The weights of queries, keys and values, float32."""
+
+    query_kernel: tf.Tensor  # [H, H]
+    key_kernel: tf.Tensor  # [H, H]
+    value_kernel: tf.Tensor  # [H, H]
+    query_bias: tf.Tensor  # [H]
+    key_bias: tf.Tensor  # [H]
+    value_bias: tf.Tensor  # [H]
+
+    def joined(self, num_heads: int) -> "JoinedProjections":
+        """Return the weights of one product; 1 / sqrt(D) is folded into the query's."""
+        scale = (self.query_kernel.shape[1] // num_heads) ** -0.5
+        kernels = [self.query_kernel * scale, self.key_kernel, self.value_kernel]
+        biases = [self.query_bias * scale, self.key_bias, self.value_bias]
+        return JoinedProjections(tf.concat(kernels, 1), tf.concat(biases, 0))
+
+
+class JoinedProjections(NamedTuple):
+    """`Projections` for one product."""
+
+    kernel: tf.Tensor  # [H, 3 H]
+    bias: tf.Tensor  # [3 H]
+
+
+class Norm(NamedTuple):
+    """The weights [H] and the epsilon of a LayerNorm."""
+
+    gamma: tf.Tensor
+    beta: tf.Tensor
+    eps: float
+
+
+class Kernels:
+    """The plain operations, for any device; the base class of all sets.
+
+    Weights are float32 and cast to the dtype of x, which is also that of the result. Softmax,
+    LayerNorm and activations compute in float32. `key` is a dropout key (`dropout`), None for no
+    dropout. `mask` is float32 [B, 1, 1, S], added to the logits of attention.
+    """
+
+    def enter(self, x: tf.Tensor) -> Hidden:
+        """Convert x [B, S, H] to hidden states."""
+        return tf.reshape(x, [-1, x.shape[-1]])
+
+    def leave(self, x: Hidden, shape: Sequence) -> tf.Tensor:
+        """Convert hidden states to a tensor [B, S, H]; `shape` is [B, S]."""
+        return tf.reshape(x, [*shape, x.shape[-1]])
+
+    def first(self, x: Hidden, mask: tf.Tensor, count: int | tf.Tensor) -> Hidden:
+        """Return the hidden states of the first `count` positions of each row."""
+        batch, length = positions_of(mask)
+        rows = tf.reshape(x, [batch, length, x.shape[-1]])[:, :count]
+        return tf.reshape(rows, [-1, x.shape[-1]])
+
+    def affine(self, x: Hidden, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        """Return x W + b of hidden states, or of an earlier result: [M, K] -> [M, units]."""
+        # TensorFlow fuses `bias_add` into the product, but not `+`.
+        kernel, bias = tf.cast(kernel, x.dtype), tf.cast(bias, x.dtype)
+        return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+
+    def into_heads(
+        self,
+        x: Hidden,
+        weights: Projections | JoinedProjections,
+        mask: tf.Tensor,
+        num_heads: int,
+        num_queries: int | tf.Tensor | None = None,
+    ) -> tuple[Heads, Heads, Heads]:
+        """Return queries / sqrt(D), keys and values, or only the queries of the first positions."""
+        joined = weights.joined(num_heads) if isinstance(weights, Projections) else weights
+        qkv = self.affine(x, joined.kernel, joined.bias)
+        return split_heads(qkv, mask, num_heads, num_queries)
+
+    def rotate(self, x: Heads) -> Heads:
+        """Apply rotary positions (arXiv 2104.09864, in halves as in GPT-NeoX).
+
+        Elements i and i + D / 2 at position s are rotated by the angle s * 10000^(-2 i / D).
+        """
+        return rotation(x, 1.0)
+
+    def attend(
+        self,
+        query: Heads,
+        keys: Heads,
+        values: Heads,
+        mask: tf.Tensor,
+        rate: float,
+        key: tf.Tensor | None,
+    ) -> Heads:
+        """Return dropout(softmax(q k^T + mask)) v."""
+        logits = tf.matmul(query, keys, transpose_b=True)  # [B, N, Q, S]
+        attended = self.dropout(self.softmax(logits, mask), rate, key)
+        return tf.matmul(attended, values)
+
+    def softmax(self, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Return the softmax of logits + mask over the last axis, in the dtype of the logits."""
+        return tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + mask), logits.dtype)
+
+    def out_of_heads(self, context: Heads, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        """Return W_o (the heads side by side) + b, like a result of `affine`."""
+        return self.affine(join_heads(context), kernel, bias)
+
+    def activation(self, x: tf.Tensor, name: str) -> tf.Tensor:
+        """Apply `gelu`, in the tanh form of ALBERT's training, or `relu` (the Chinese models)."""
+        return tf.nn.relu(x) if name == "relu" else tf.nn.gelu(x, approximate=True)
+
+    def gated_activation(self, x: tf.Tensor, name: str) -> tf.Tensor:
+        """Return activation(gate) * value of x [M, 2 F], with the gate first: [M, F]."""
+        gate, value = tf.split(x, 2, -1)
+        return self.activation(gate, name) * value
+
+    def dropout(self, x: tf.Tensor, rate: float, key: tf.Tensor | None) -> tf.Tensor:
+        """Return `plain.dropped`, or x itself if `key` is None or `rate` is 0."""
+        return x if key is None or rate == 0.0 else dropped(x, rate, key)
+
+    def add(
+        self, x: Hidden, update: tf.Tensor, rate: float = 0.0, key: tf.Tensor | None = None
+    ) -> Hidden:
+        """Return x + dropout(update); `update` is a result of `affine`."""
+        return x + self.dropout(update, rate, key)
+
+    def add_norm(
+        self,
+        x: Hidden,
+        update: tf.Tensor | None,
+        norm: Norm,
+        rate: float = 0.0,
+        key: tf.Tensor | None = None,
+    ) -> Hidden:
+        """Return LayerNorm(x + dropout(update)), or LayerNorm(x) if `update` is None."""
+        normal, _ = normalized_sum(x, update, key if rate else None, norm.eps, rate)
+        return tf.cast(normal * norm.gamma + norm.beta, x.dtype)
+
+    def repeat(
+        self,
+        layer: Layer,
+        weights: Any,
+        x: Hidden,
+        mask: tf.Tensor,
+        key: tf.Tensor | None,
+        numbers: range,
+        training: bool,
+    ) -> tuple[list[Hidden], Hidden, Any]:
+        """Apply `layer` once for each number, with the same weights.
+
+        In training, gradients of weights are added in pairs, starting at the last layer.
+        TensorFlow's sum of many gradients waits for all of them, and the order of its additions
+        depends on timing.
+
+        Returns:
+          The hidden states after each layer, the last ones again as input of further layers, and
+          the weights for further layers that use them.
+        """
+        outputs = []
+        for number in numbers:
+            x = layer(weights, x, mask, key, number)
+            outputs.append(x)
+            if training:
+                weights = tf.nest.map_structure(self.next_use, weights)
+        return outputs, x, weights
+
+    def next_use(self, weight: tf.Tensor) -> tf.Tensor:
+        """Return a weight for the next layer; its gradient is summed before another is added."""
+        return tf.identity(weight)
+
+    def recompute(
+        self,
+        layer: Layer,
+        weights: Any,
+        x: Hidden,
+        mask: tf.Tensor,
+        key: tf.Tensor | None,
+        numbers: range,
+        chunks: int,
+    ) -> tuple[list[Hidden], Hidden, Any]:
+        """Return the same as `repeat`; the gradient recomputes each layer from its input.
+
+        The gradient of all outputs but the last is an error. The batch is computed in `chunks`.
+        """
+        shape = positions_of(mask)
+
+        def tensors(
+            flat: Sequence[tf.Tensor],
+            x: tf.Tensor,
+            mask: tf.Tensor,
+            key: tf.Tensor | None,
+            number: tf.Tensor,
+        ) -> tf.Tensor:
+            own = tf.nest.pack_sequence_as(weights, flat)
+            y = layer(own, self.enter(x), mask, key, numbers.start + number)
+            return self.leave(y, positions_of(mask))
+
+        flat, count = tf.nest.flatten(weights), len(numbers)
+        outputs = rematerialize.run_layers(
+            tensors, flat, self.leave(x, shape), mask, key, count, chunks, self.fresh
+        )
+        shown = [self.enter(rematerialize.without_gradient(output)) for output in outputs]
+        return shown, self.enter(outputs[-1]), tf.nest.map_structure(self.next_use, weights)
+
+    def fresh(self, x: tf.Tensor) -> tf.Tensor:
+        """Return the input of a layer that `recompute` computes again."""
+        return x
+
+    def skipping_padding(self, input_mask: tf.Tensor) -> "Kernels":
+        """Return operations for a batch of whose padded positions no result is read.
+
+        They need not compute these positions. Nothing may drop hidden states or recompute.
+        """
+        return self
+
+    def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return -log softmax(logits)[label], and whether the label has the (first) largest logit.
+
+        Args:
+          logits: float32 [N, V].
+          labels: int32 [N].
+
+        Returns:
+          float32 [N], NaN where the label is not in [0, V), and bool [N].
+        """
+        is_valid = (labels >= 0) & (labels < tf.shape(logits)[-1])
+        known = tf.where(is_valid, labels, 0)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(known, logits)
+        is_right = tf.argmax(logits, -1, tf.int32) == labels
+        return tf.where(is_valid, losses, float("nan")), is_right
+
+    def linear_cross_entropy(
+        self,
+        x: tf.Tensor,
+        table: tf.Tensor,
+        bias: tf.Tensor,
+        labels: tf.Tensor,
+        weights: tf.Tensor,
+        dtype: tf.DType,
+    ) -> tf.Tensor:
+        """Return the weighted sums of cross-entropies and correct predictions of x table^T + bias.
+
+        Args:
+          x: float32 [N, E].
+          table: float32 [V, E].
+          bias: float32 [V].
+          labels: int32 [N].
+          weights: float32 [N], without gradient.
+          dtype: float32 or bfloat16, in which the products may be computed.
+
+        Returns:
+          float32 [2]. The first sum is NaN if any label is not in [0, V). The second has no
+          gradient. In bfloat16, more logits are equal; only the first of equal logits counts as the
+          largest, so that fewer predictions are correct.
+        """
+        logits = tf.nn.bias_add(tf.matmul(x, table, transpose_b=True), bias)
+        losses, is_right = self.cross_entropy(logits, labels)
+        right = tf.cast(is_right, tf.float32)
+        return tf.stack([tf.reduce_sum(losses * weights), tf.reduce_sum(right * weights)])
+
+
+PLAIN = Kernels()
+
+
+def positions_of(mask: tf.Tensor) -> list:
+    """Return [B, S] of a mask [B, 1, 1, S]."""
+    shape = shape_of(mask)
+    return [shape[0], shape[3]]
+
+
+def split_heads(
+    qkv: tf.Tensor, mask: tf.Tensor, num_heads: int, num_queries: int | tf.Tensor | None
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Split [B * S, 3 H] into [B, N, S, D] of queries (or the first of them), keys and values."""
+    size = qkv.shape[1] // (3 * num_heads)
+    split = tf.reshape(qkv, [*positions_of(mask), 3, num_heads, size])
+    query, keys, values = tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
+    return query if num_queries is None else query[:, :, :num_queries], keys, values
+
+
+def join_heads(context: tf.Tensor) -> tf.Tensor:
+    """Convert [B, N, Q, D] to [B * Q, H]."""
+    width = context.shape[1] * context.shape[3]
+    return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, width])

@@ -1,0 +1,93 @@
+"""Plain functions that the plain set and those for devices share."""
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+ROTARY_BASE = 10_000.0
+
+
+def shape_of(x: tf.Tensor) -> list:
+    """Return the sizes of `x`: numbers where they are static, scalar tensors elsewhere."""
+    dynamic = tf.shape(x)
+    return [dynamic[i] if size is None else size for i, size in enumerate(x.shape)]
+
+
+def dropped(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
+    """Set each element to zero with probability `rate`, and scale the rest by 1 / (1 - rate).
+
+    A hash of (key, position) selects the elements, so that they are the same on every device and in
+    a recomputation.
+
+    Args:
+      x: floating tensor of any shape with fewer than 2^31 elements.
+      rate: the probability, in [0, 1).
+      key: int32 [2], or [3] if x is one of several equal parts along the first axis; the third word
+        is then the number of the part.
+    """
+    width = x.shape[-1] or tf.shape(x)[-1]
+    rows, columns = tf.range(tf.size(x) // width), tf.range(width)
+    if key.shape[0] == 3:  # a part of the batch: use its rows of the whole batch's mask
+        rows += key[2] * tf.size(rows)
+    # Rows and columns are hashed alone, so that each element takes only one hash more.
+    rows = _mix(_mix(tf.bitcast(rows + key[0], tf.uint32)) ^ tf.bitcast(key[1], tf.uint32))
+    rows = tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [1]], 0))
+    bits = _mix(rows ^ _mix(tf.bitcast(columns, tf.uint32)))
+    kept = x * tf.cast(1 / (1 - rate), x.dtype)
+    return tf.where(bits >= tf.constant(round(rate * 2**32), tf.uint32), kept, tf.zeros_like(x))
+
+
+def _mix(bits: tf.Tensor) -> tf.Tensor:
+    """Return a bijection of 32 bits in which each input bit flips about half of the output bits."""
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        bits ^= tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32))
+        bits *= tf.constant(factor, tf.uint32)
+    return bits ^ tf.bitwise.right_shift(bits, tf.constant(16, tf.uint32))
+
+
+def row_mean(x: tf.Tensor) -> tf.Tensor:
+    """Return the means of [M, N] along rows: [M, 1]."""
+    return tf.reduce_mean(x, -1, keepdims=True)
+
+
+def normalized_sum(
+    x: tf.Tensor,
+    update: tf.Tensor | None,
+    key: tf.Tensor | None,
+    eps: float,
+    rate: float = 0.0,
+    mean: Callable = row_mean,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the normalized x + dropout(update) and 1 / standard deviation.
+
+    They are float32 [M, H] and [M, 1].
+    """
+    total = tf.cast(x, tf.float32)
+    if update is not None:
+        update = tf.cast(update, tf.float32)
+        total += update if key is None else dropped(update, rate, key)
+    centred = total - mean(total)
+    inverse = tf.math.rsqrt(mean(tf.square(centred)) + eps)
+    return centred * inverse, inverse
+
+
+def rotation(x: tf.Tensor, sign: float, to: Callable = tf.cast, axis: int = 2) -> tf.Tensor:
+    """Rotate the pairs (i, i + D / 2) of x [B, N, S, D] by the angles of each position.
+
+    Args:
+      x: the tensor; the rotation is computed in float32.
+      sign: 1.0, or -1.0 for the inverse.
+      to: the function that casts the result to x's dtype.
+      axis: the axis of the positions, 1 or 2.
+    """
+    half = x.shape[-1] // 2
+    frequency = ROTARY_BASE ** (-np.arange(half, dtype=np.float64) / half)
+    position = tf.cast(tf.range(tf.shape(x)[axis]), tf.float32)
+    angle = position[:, None] * tf.constant(frequency, tf.float32)  # [S, D / 2]
+    if axis == 1:
+        angle = angle[:, None]  # [S, 1, D / 2]
+    cosine, sine = tf.cos(angle), sign * tf.sin(angle)
+    first, second = tf.split(tf.cast(x, tf.float32), 2, -1)
+    rotated = [first * cosine - second * sine, second * cosine + first * sine]
+    return to(tf.concat(rotated, -1), x.dtype)

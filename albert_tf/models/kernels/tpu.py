@@ -1,0 +1,146 @@
+"""The operations for training on a TPU; `tpu_operations` describes what is fast there."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.models.kernels import tpu_operations, xla_internals
+from albert_tf.models.kernels.cpu import FusedKernels
+from albert_tf.models.kernels.interface import Norm, Projections
+from albert_tf.models.kernels.tpu_operations import Twins
+
+
+class _Product(NamedTuple):
+    """Queries, keys or values [B, S, N, D] that are not computed yet.
+
+    The gradient of a bias takes a pass over [B, S, H]. Two of the three can do without: the softmax
+    ignores the key's bias, unless rotations change it from position to position. Its rows sum to 1,
+    unless there is dropout, so the value's bias passes through unchanged and becomes a part of the
+    output's.
+    """
+
+    x: tf.Tensor  # [B, S, H]
+    kernel: tf.Tensor  # [H, N, D]
+    bias: tf.Tensor  # [N, D]
+
+    def value(self) -> tf.Tensor:
+        """Return [B, S, N, D]."""
+        return tpu_operations.affine(*self, "bsh,hnd->bsnd")
+
+
+class _Context(NamedTuple):
+    """A context to which a bias must still be added."""
+
+    x: tf.Tensor  # [B, S, N, D]
+    bias: tf.Tensor | None  # [N, D]
+
+
+class TpuKernels(FusedKernels):
+    """Hidden states are `Twins` [B, S, H]: work is not fused into a product through a reshape."""
+
+    def enter(self, x: tf.Tensor) -> Twins:
+        """Compute `Kernels.enter`."""
+        return Twins(x, x)
+
+    def leave(self, x: Twins | tf.Tensor, shape: Sequence) -> tf.Tensor:
+        """Compute `Kernels.leave`."""
+        return x.residual if isinstance(x, Twins) else x
+
+    def affine(self, x: Twins | tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        """Compute `Kernels.affine`."""
+        return tpu_operations.affine(x.operand if isinstance(x, Twins) else x, kernel, bias)
+
+    def into_heads(  # type: ignore[override]  # training computes all queries
+        self,
+        x: Twins,
+        weights: Projections,
+        mask: tf.Tensor,
+        num_heads: int,
+        num_queries: None = None,
+    ) -> tuple[_Product, _Product, _Product]:
+        """Compute `Kernels.into_heads`."""
+        width = weights.query_kernel.shape[0]
+        heads = [num_heads, width // num_heads]
+        scale = heads[1] ** -0.5
+
+        def product(kernel: tf.Tensor, bias: tf.Tensor) -> _Product:
+            return _Product(x.operand, tf.reshape(kernel, [width, *heads]), tf.reshape(bias, heads))
+
+        return (
+            product(weights.query_kernel * scale, weights.query_bias * scale),
+            product(weights.key_kernel, weights.key_bias),
+            product(weights.value_kernel, weights.value_bias),
+        )
+
+    def rotate(self, x: _Product) -> tf.Tensor:
+        """Compute `Kernels.rotate`."""
+        return tpu_operations.rotate(x.value())
+
+    def attend(
+        self,
+        query: _Product | tf.Tensor,
+        keys: _Product | tf.Tensor,
+        values: _Product,
+        mask: tf.Tensor,
+        rate: float,
+        key: tf.Tensor | None,
+    ) -> _Context:
+        """Compute `Kernels.attend`."""
+        bias = None
+        if isinstance(keys, _Product):
+            keys = keys._replace(bias=tpu_operations.without_gradient(keys.bias))
+        if not rate:
+            bias, values = values.bias, values._replace(bias=tf.zeros_like(values.bias))
+        q, k, v = (
+            each.value() if isinstance(each, _Product) else each for each in (query, keys, values)
+        )
+        parts = tpu_operations.num_blocks(q.shape[0], q.shape[1], q.shape[2])
+        return _Context(
+            tpu_operations.attention(q, k, v, mask, rate, key if rate else None, parts), bias
+        )
+
+    def out_of_heads(self, context: _Context, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        """Compute `Kernels.out_of_heads`."""
+        if context.bias is not None:
+            bias += tf.linalg.matvec(kernel, tf.reshape(context.bias, [-1]), transpose_a=True)
+        kernel = tf.reshape(kernel, [*context.x.shape[2:], kernel.shape[1]])
+        return tpu_operations.affine(context.x, kernel, bias, "bsnd,ndh->bsh")
+
+    def add(
+        self, x: Twins, update: tf.Tensor, rate: float = 0.0, key: tf.Tensor | None = None
+    ) -> Twins:
+        """Compute `Kernels.add`."""
+        return self.enter(x.residual + self.dropout(update, rate, key))
+
+    def add_norm(
+        self,
+        x: Twins,
+        update: tf.Tensor | None,
+        norm: Norm,
+        rate: float = 0.0,
+        key: tf.Tensor | None = None,
+    ) -> Twins:
+        """Compute `Kernels.add_norm`."""
+        key = key if rate else None
+        return tpu_operations.add_dropout_norm(x.residual, update, *norm, rate, key)
+
+    def next_use(self, weight: tf.Tensor) -> tf.Tensor:
+        """Compute `Kernels.next_use`."""
+        return tpu_operations.chained(weight)
+
+    def fresh(self, x: tf.Tensor) -> tf.Tensor:
+        """Return a new tensor: XLA would read x from all inputs in each product, beside copies."""
+        return xla_internals.barrier(x)[0]
+
+    def linear_cross_entropy(
+        self,
+        x: tf.Tensor,
+        table: tf.Tensor,
+        bias: tf.Tensor,
+        labels: tf.Tensor,
+        weights: tf.Tensor,
+        dtype: tf.DType,
+    ) -> tf.Tensor:
+        """Compute `Kernels.linear_cross_entropy`."""
+        return tpu_operations.linear_cross_entropy(x, table, bias, labels, weights, dtype)
