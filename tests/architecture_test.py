@@ -272,6 +272,53 @@ def test_the_guard_finds_the_name_of_an_objective():
     assert sorted(objectives_known(text)) == [2, 3, 3, 4]
 
 
+MODELS, KERNELS = "albert_tf.models", "albert_tf.models.kernels"
+DEVICES = re.compile(r"(?i)(?<![a-z])(?:cpu|gpu|tpu|xla)s?(?![a-z])")
+HAND_WRITTEN = re.compile("Twins|Packing")
+
+
+def devices_named(where: str, text: str, words: re.Pattern) -> list[str]:
+    """Lines with one of `words`, comments included."""
+    return [
+        f"{where}:{number} names {match[0]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        if (match := words.search(line))
+    ]
+
+
+def test_only_kernels_know_a_device():
+    found = []
+    for path in sources("albert_tf/models"):
+        text, name = path.read_text(encoding="utf-8"), dotted(path)
+        if not name.startswith(KERNELS):
+            found += devices_named(shown(path), text, DEVICES)
+        if name.startswith(f"{MODELS}.layers"):
+            found += devices_named(shown(path), text, HAND_WRITTEN)
+            found += [
+                f"{shown(path)}:{edge.line} imports {edge.module}"
+                for edge in imports_of(path)
+                if edge.module.startswith(KERNELS)
+                and not edge.module.startswith(f"{KERNELS}.interface.")
+            ]
+    assert not found, "\n".join(found)
+
+
+def test_words_that_name_a_device():
+    text = "output, exclamation\nif is_tpu(x):\n# on CPUs\nTwins"
+    assert devices_named("x.py", text, DEVICES) == ["x.py:2 names tpu", "x.py:3 names CPUs"]
+    assert devices_named("x.py", text, HAND_WRITTEN) == ["x.py:4 names Twins"]
+
+
+def test_kernels_know_no_layer():
+    found = [
+        f"{shown(path)}:{edge.line} imports {edge.module}"
+        for path in sources("albert_tf/models/kernels")
+        for edge in imports_of(path)
+        if edge.module.startswith(MODELS) and not edge.module.startswith(KERNELS)
+    ]
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize(
     ("package", "text", "caught"),
     [

@@ -1,5 +1,6 @@
 """The operations for training on a TPU; `tpu_operations` describes what is fast there."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,8 +12,9 @@ from albert_tf.models.kernels.interface import Norm, Projections
 from albert_tf.models.kernels.tpu_operations import Twins
 
 
-class _Product(NamedTuple):
-    """Queries, keys or values [B, S, N, D] that are not computed yet.
+@dataclasses.dataclass(frozen=True)
+class _Product:
+    """Queries, keys or values [B, S, N, D], computed where an operation reads them as a tensor.
 
     The gradient of a bias takes a pass over [B, S, H]. Two of the three can do without: the softmax
     ignores the key's bias, unless rotations change it from position to position. Its rows sum to 1,
@@ -24,9 +26,9 @@ class _Product(NamedTuple):
     kernel: tf.Tensor  # [H, N, D]
     bias: tf.Tensor  # [N, D]
 
-    def value(self) -> tf.Tensor:
+    def __tf_tensor__(self, dtype: tf.DType | None = None, name: str | None = None) -> tf.Tensor:
         """Return [B, S, N, D]."""
-        return tpu_operations.affine(*self, "bsh,hnd->bsnd")
+        return tpu_operations.affine(self.x, self.kernel, self.bias, "bsh,hnd->bsnd")
 
 
 class _Context(NamedTuple):
@@ -73,15 +75,15 @@ class TpuKernels(FusedKernels):
             product(weights.value_kernel, weights.value_bias),
         )
 
-    def rotate(self, x: _Product) -> tf.Tensor:
+    def rotate(self, x: _Product | tf.Tensor) -> tf.Tensor:
         """Compute `Kernels.rotate`."""
-        return tpu_operations.rotate(x.value())
+        return tpu_operations.rotate(tf.convert_to_tensor(x))
 
     def attend(
         self,
         query: _Product | tf.Tensor,
         keys: _Product | tf.Tensor,
-        values: _Product,
+        values: _Product | tf.Tensor,
         mask: tf.Tensor,
         rate: float,
         key: tf.Tensor | None,
@@ -89,16 +91,15 @@ class TpuKernels(FusedKernels):
         """Compute `Kernels.attend`."""
         bias = None
         if isinstance(keys, _Product):
-            keys = keys._replace(bias=tpu_operations.without_gradient(keys.bias))
-        if not rate:
-            bias, values = values.bias, values._replace(bias=tf.zeros_like(values.bias))
-        q, k, v = (
-            each.value() if isinstance(each, _Product) else each for each in (query, keys, values)
-        )
-        parts = tpu_operations.num_blocks(q.shape[0], q.shape[1], q.shape[2])
-        return _Context(
-            tpu_operations.attention(q, k, v, mask, rate, key if rate else None, parts), bias
-        )
+            fixed = tpu_operations.without_gradient(keys.bias)
+            keys = dataclasses.replace(keys, bias=fixed)
+        if not rate and isinstance(values, _Product):
+            bias, zeros = values.bias, tf.zeros_like(values.bias)
+            values = dataclasses.replace(values, bias=zeros)
+        q, k, v = map(tf.convert_to_tensor, (query, keys, values))
+        parts = tpu_operations.num_blocks(*q.shape[:3])
+        own = key if rate else None
+        return _Context(tpu_operations.attention(q, k, v, mask, rate, own, parts), bias)
 
     def out_of_heads(self, context: _Context, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         """Compute `Kernels.out_of_heads`."""

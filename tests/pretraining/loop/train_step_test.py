@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import packing
+from albert_tf.models.kernels import packing
 from albert_tf.models.pretrainer import AlbertPretrainer
 from benchmarks.workloads import WORKLOADS, random_batch
 from data.objectives.registry import ObjectiveConfig

@@ -1,4 +1,4 @@
-"""The operations for TPUs, and the plain ones for GPUs, equal those for CPUs; all run on a CPU."""
+"""Tests of the operations for TPUs against their definitions; all run on a CPU."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,10 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import fused, target, tpu, xla
-from albert_tf.models.layers.encoder_block import EncoderBlock
-from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.models.kernels import tpu_operations as tpu
+from albert_tf.models.kernels.choice import TRAINING
+from albert_tf.models.kernels.plain import dropped
+from albert_tf.models.layers.shared_stack import SharedStack
 
 CONFIG = AlbertConfig(
     vocab_size=300,
@@ -20,83 +21,6 @@ CONFIG = AlbertConfig(
     max_positions=24,
     initializer_range=0.2,
 )
-DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
-MODERN = {"norm": "pre", "positions": "rotary", "ffn": "gated"}
-BATCH, LENGTH, SLOTS = 4, 24, 5
-
-
-def batch() -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-    """Inputs with padding, and labels with an empty slot."""
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(12, LENGTH + 1, (BATCH, 1))
-    inputs = {
-        "input_word_ids": rng.integers(5, 300, (BATCH, LENGTH)),
-        "input_mask": np.arange(LENGTH) < lengths,
-        "input_type_ids": rng.integers(0, 2, (BATCH, LENGTH)),
-        "masked_lm_positions": rng.integers(0, 12, (BATCH, SLOTS)),
-    }
-    labels = {
-        "masked_lm_ids": tf.constant(rng.integers(5, 300, (BATCH, SLOTS)), tf.int32),
-        "masked_lm_weights": tf.constant([[1.0] * (SLOTS - 1) + [0.0]] * BATCH),
-    }
-    return {name: tf.constant(value, tf.int32) for name, value in inputs.items()}, labels
-
-
-def step(policy: str, device: str = "CPU", **changes) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The sums of the masked LM, and the gradients of both losses in one program."""
-    tf_keras.utils.set_random_seed(0)
-    model = AlbertPretrainer(CONFIG.replace(**changes), dtype=policy).create_weights()
-    inputs, labels = batch()
-
-    @tf.function(jit_compile=True, autograph=False)
-    def run() -> tuple[tf.Tensor, list[tf.Tensor]]:
-        with target.tracing_for(device):
-            with tf.GradientTape() as tape:
-                key = tf.constant([3, 4])
-                outputs = model(inputs, training=True, dropout_key=key, labels=labels)
-                loss = outputs["mlm_sums"][0] + tf.reduce_sum(outputs["pair_logits"][:, 0])
-            gradients = tape.gradient(loss, model.trainable_variables)
-            return outputs["mlm_sums"], list(map(tf.convert_to_tensor, gradients))
-
-    sums, gradients = run()
-    return sums.numpy(), [gradient.numpy() for gradient in gradients]
-
-
-@pytest.mark.slow  # each compiles two training steps with XLA
-@pytest.mark.parametrize(
-    "changes",
-    [
-        pytest.param(DROPOUT, id="dropout"),
-        pytest.param(MODERN, id="modern"),
-        pytest.param({"activation": "relu", "sharing": "none"}, id="relu, own weights"),
-        pytest.param(
-            DROPOUT | {"rematerialize": True, "rematerialize_chunks": 2}, id="rematerialize"
-        ),
-    ],
-)
-@pytest.mark.parametrize("device", ["TPU", "GPU"])
-def test_losses_and_gradients_are_those_of_the_cpu(device, changes):
-    sums, gradients = step("float32", device, **changes)
-    wanted_sums, wanted = step("float32", **changes)
-    np.testing.assert_allclose(sums, wanted_sums, rtol=1e-5)
-    scale = max(np.linalg.norm(gradient) for gradient in wanted)
-    for gradient, reference in zip(gradients, wanted, strict=True):
-        # A softmax ignores the key's bias, whose gradient is rounding alone.
-        tolerance = 1e-5 * np.linalg.norm(reference) + 1e-7 * scale
-        assert np.linalg.norm(gradient - reference) <= tolerance
-
-
-@pytest.mark.slow
-def test_bfloat16_is_as_exact_as_on_a_cpu():
-    _, exact = step("float32")
-    errors = []
-    for device in ("TPU", "CPU"):
-        sums, gradients = step("mixed_bfloat16", device)
-        assert np.isfinite(sums).all()
-        differences = [a - b for a, b in zip(gradients, exact, strict=True)]
-        errors.append(np.linalg.norm(np.concatenate([each.ravel() for each in differences])))
-    scale = np.linalg.norm(np.concatenate([each.ravel() for each in exact]))
-    assert errors[0] <= 1.2 * errors[1] < 0.05 * scale
 
 
 def gradients(function, *inputs: np.ndarray) -> list[np.ndarray]:
@@ -130,7 +54,7 @@ def test_attention_is_that_of_the_definition(rate, parts):
 
     def plain(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
         weights = tf.nn.softmax(tf.einsum("bsnd,btnd->bnst", q, k) + mask)
-        weights = weights if key is None else xla.dropped(weights, rate, key)
+        weights = weights if key is None else dropped(weights, rate, key)
         return tf.einsum("bnst,btnd->bsnd", weights, v)
 
     inputs = [normal(2, 6, 3, 4, seed=seed) for seed in range(3)]
@@ -156,9 +80,9 @@ def head_gradients(device: str, labels: list[int], *inputs: np.ndarray) -> list[
     """The sums of the MLM head for two positions, and the gradients of x, table and bias."""
 
     def sums(*inputs: tf.Tensor) -> tf.Tensor:
-        with target.tracing_for(device):
-            weights = tf.constant([1.0, 0.5])
-            return fused.linear_cross_entropy(*inputs, tf.constant(labels), weights, tf.float32)
+        weights = tf.constant([1.0, 0.5])
+        ops = TRAINING[device]
+        return ops.linear_cross_entropy(*inputs, tf.constant(labels), weights, tf.float32)
 
     return gradients(sums, *inputs)
 
@@ -190,7 +114,7 @@ def test_a_logit_exceeds_that_of_the_label_by_at_most_the_limit():
     ours = head_gradients("TPU", labels, x, table, below)
     assert_same(ours, head_gradients("CPU", labels, x, table, below))
     ours = head_gradients("TPU", labels, x, table, above)
-    assert ours[0][0] == pytest.approx(1.5 * excess)  # by `fused` 1.5 * (excess + 1000)
+    assert ours[0][0] == pytest.approx(1.5 * excess)  # else 1.5 * (excess + 1000)
     assert_same(ours[1:], head_gradients("CPU", labels, x, table, above)[1:])
 
 
@@ -201,7 +125,7 @@ def test_a_norm_and_both_of_its_twins():
         return twins.residual + 2.0 * twins.operand
 
     def plain(x: tf.Tensor, update: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-        total = x + xla.dropped(update, 0.5, tf.constant([1, 2]))
+        total = x + dropped(update, 0.5, tf.constant([1, 2]))
         mean, variance = tf.nn.moments(total, -1, keepdims=True)
         return 3.0 * ((total - mean) / tf.sqrt(variance + 1e-12) * gamma + beta)
 
@@ -242,14 +166,14 @@ def test_the_blocks_of_attention():
 def test_shapes_that_keras_does_not_know():
     """As in `fit` and `save` on a TPU: the gradients are those of the known shape."""
     tf_keras.utils.set_random_seed(0)
-    block = EncoderBlock(CONFIG)
-    block.build([None, None, CONFIG.hidden_size])
+    stack = SharedStack(CONFIG)
+    stack.build([None, None, CONFIG.hidden_size])
     x, mask = normal(2, 6, CONFIG.hidden_size), np.zeros([2, 1, 1, 6], np.float32)
 
     def gradient(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        with target.tracing_for("TPU"), tf.GradientTape() as tape:
+        with tf.GradientTape() as tape:
             tape.watch(x)
-            loss = tf.reduce_sum(block(x, mask, training=True) ** 3)
+            loss = tf.reduce_sum(stack(x, mask, training=True, ops=TRAINING["TPU"])[-1] ** 3)
         return tape.gradient(loss, x)
 
     unknown = [tf.TensorSpec([None, None, CONFIG.hidden_size]), tf.TensorSpec([None, 1, 1, None])]

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.models.layers import common, fused, target, xla
+from albert_tf.models.kernels import fused, target, xla
+from albert_tf.models.kernels.choice import TRAINING
+from albert_tf.models.kernels.interface import PLAIN, Kernels, Norm
+from albert_tf.models.kernels.plain import rotation
+from albert_tf.models.layers import common
 from albert_tf.runtime import devices
 
 KEY = tf.constant([11, 13])
@@ -52,7 +56,7 @@ def test_add_dropout_norm_and_its_gradients(rate):
     key = KEY if rate else None
 
     def by_tape(x, update, gamma, beta):
-        total = x + common.dropout(update, rate, key)
+        total = x + PLAIN.dropout(update, rate, key)
         mean, variance = tf.nn.moments(total, -1, keepdims=True)
         return (total - mean) / tf.sqrt(variance + 1e-3) * gamma + beta
 
@@ -103,7 +107,7 @@ def test_rotation_is_a_product_of_complex_numbers():
     expected = np.concatenate([turned.real, turned.imag], -1)
 
     def by_tape(x):
-        return xla.rotation(x, 1.0)
+        return rotation(x, 1.0)
 
     ours, gradient = value_and_gradients(fused.rotate, x)
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
@@ -162,42 +166,44 @@ def test_bfloat16_in_and_out():
     assert fused.gelu(x).dtype == half
 
 
-def norm_of(x, update, gamma, beta):
-    return common.add_dropout_norm(x, update, (gamma, beta, 1e-3), 0.1, KEY, training=True)
+def norm_of(ops, x, update, gamma, beta):
+    return ops.add_norm(x, update, Norm(gamma, beta, 1e-3), 0.1, KEY)
 
 
-def softmax_of(x):
-    return common.softmax(x, tf.constant(normal(8, 1, 1, 20, seed=9)), training=True)
+def softmax_of(ops, x):
+    return ops.softmax(x, tf.constant(normal(8, 1, 1, 20, seed=9)))
 
 
 @pytest.mark.parametrize(
     ("operation", "shapes"),
     [
-        (lambda x: common.activation(x, "gelu", training=True), [(160, 64)]),
-        (lambda x: common.gated_activation(x, "gelu", training=True), [(160, 64)]),
-        (lambda x: common.rotate(x, training=True), [(8, 2, 20, 16)]),
+        (lambda ops, x: ops.activation(x, "gelu"), [(160, 64)]),
+        (lambda ops, x: ops.gated_activation(x, "gelu"), [(160, 64)]),
+        (lambda ops, x: ops.rotate(x), [(8, 2, 20, 16)]),
         (softmax_of, [(8, 2, 20, 20)]),
         (norm_of, [(160, 64), (160, 64), (64,), (64,)]),
-        (lambda *args: common.affine(*args, training=True), [(160, 64), (64, 16), (16,)]),
-        (lambda *args: common.affine(*args, training=True), [(160, 16), (16, 64), (64,)]),
+        (lambda ops, *args: ops.affine(*args), [(160, 64), (64, 16), (16,)]),
+        (lambda ops, *args: ops.affine(*args), [(160, 16), (16, 64), (64,)]),
     ],
     ids=["gelu", "gated", "rotate", "softmax", "norm", "narrow", "wide"],
 )
 def test_bfloat16_gradients_are_those_of_the_plain_operations(operation, shapes):
-    """On equal inputs; the plain operations, which run on a GPU, compute in float32."""
+    """On equal inputs; the plain operations compute in float32."""
     inputs = [tf.cast(2 * normal(*shape, seed=i), tf.bfloat16) for i, shape in enumerate(shapes)]
 
-    def results(device, dtype):
+    def results(ops: Kernels, dtype):
         given = [tf.cast(x, tf.float32 if x.ndim == 1 else dtype) for x in inputs]
-        with target.tracing_for(device), tf.GradientTape() as tape:
+        with tf.GradientTape() as tape:
             tape.watch(given)
-            y = operation(*given)
+            y = operation(ops, *given)
             upstream = tf.cast(tf.cast(normal(*y.shape, seed=9), tf.bfloat16), y.dtype)
             gradients = tape.gradient(y, given, upstream)
         return [np.float32(tf.cast(x, tf.float32)) for x in (y, *gradients)]
 
     # Half a unit in the last place of the result is at most 2^-8 of it.
-    for ours, plain in zip(results("CPU", tf.bfloat16), results("GPU", tf.float32), strict=True):
+    for ours, plain in zip(
+        results(TRAINING["CPU"], tf.bfloat16), results(PLAIN, tf.float32), strict=True
+    ):
         assert np.linalg.norm(ours - plain) < 2**-8 * np.linalg.norm(plain)
 
 
@@ -274,30 +280,29 @@ def test_cross_entropy_and_its_gradient():
 
 
 @pytest.fixture(params=["CPU", "TPU"])
-def device(request: pytest.FixtureRequest) -> Iterator[None]:
+def ops(request: pytest.FixtureRequest) -> Iterator[Kernels]:
     with target.tracing_for(request.param):
-        yield
+        yield TRAINING[request.param]
 
 
 LINEAR = normal(400, 32), normal(500, 32, seed=1) / 4, normal(500, seed=2)
 
 
-def linear_cross_entropy(dtype: tf.DType):
+def linear_cross_entropy(ops: Kernels, dtype: tf.DType):
     """Both sums, as a vector, and the gradients of the mean, of 400 rows with weights 0 to 3."""
     labels = tf.constant(np.arange(400, dtype=np.int32))
     weights = tf.constant(np.arange(400, dtype=np.float32) % 4)
     inputs = [tf.constant(x) for x in LINEAR]
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        sums = fused.linear_cross_entropy(*inputs, labels, weights, dtype)
+        sums = ops.linear_cross_entropy(*inputs, labels, weights, dtype)
         loss = sums[0] / 517  # no number of bfloat16
     return sums.numpy(), tape.gradient(loss, inputs)
 
 
-def test_linear_cross_entropy_is_that_of_the_logits(device):
-    sums, gradients = linear_cross_entropy(tf.float32)
-    with target.tracing_for("GPU"):  # the plain operations
-        plain_sums, plain_gradients = linear_cross_entropy(tf.float32)
+def test_linear_cross_entropy_is_that_of_the_logits(ops):
+    sums, gradients = linear_cross_entropy(ops, tf.float32)
+    plain_sums, plain_gradients = linear_cross_entropy(PLAIN, tf.float32)
     np.testing.assert_allclose(sums, plain_sums, rtol=1e-5)
     for ours, plain in zip(gradients, plain_gradients, strict=True):
         np.testing.assert_allclose(ours, plain, rtol=1e-4, atol=1e-7)
@@ -308,7 +313,7 @@ def slope(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.sum(ours * theirs) / np.sum(theirs**2))
 
 
-def test_linear_cross_entropy_in_bfloat16(device):
+def test_linear_cross_entropy_in_bfloat16(ops):
     narrow = [tf.cast(x, tf.bfloat16) for x in LINEAR[:2]]
     product, exact_product = (
         tf.matmul(*(tf.cast(x, dtype) for x in narrow), transpose_b=True)
@@ -316,8 +321,8 @@ def test_linear_cross_entropy_in_bfloat16(device):
     )
     # Without AVX-512, TensorFlow's product drops the bits of its result instead of rounding.
     of_product = slope(tf.cast(product, tf.float32).numpy(), exact_product.numpy())
-    sums, gradients = linear_cross_entropy(tf.bfloat16)
-    exact_sums, exact = linear_cross_entropy(tf.float32)
+    sums, gradients = linear_cross_entropy(ops, tf.bfloat16)
+    exact_sums, exact = linear_cross_entropy(ops, tf.float32)
     np.testing.assert_allclose(sums[0], exact_sums[0], rtol=2**-8)
     for ours, theirs in zip(gradients, exact, strict=True):
         assert np.linalg.norm(ours - theirs) < 2**-6 * np.linalg.norm(theirs)
@@ -326,12 +331,12 @@ def test_linear_cross_entropy_in_bfloat16(device):
         assert slope(ours.numpy(), theirs.numpy()) in expected
 
 
-def test_linear_cross_entropy_of_ties_and_of_labels_outside(device):
+def test_linear_cross_entropy_of_ties_and_of_labels_outside(ops):
     table, ones = tf.constant([[1.0], [3.0], [3.0]]), tf.ones([1])
     bias = tf.zeros([3])
 
     def sums(label: int) -> list[float]:
-        answer = fused.linear_cross_entropy(
+        answer = ops.linear_cross_entropy(
             tf.ones([1, 1]), table, bias, tf.constant([label]), ones, tf.float32
         )
         return answer.numpy().tolist()
@@ -346,8 +351,8 @@ def test_a_loss_on_a_tpu_is_at_most_75():
     """The label's logit is 100 less than the other; exp(100) would not be finite in float32."""
     bias = tf.constant([0.0, 100.0])
     given = tf.ones([1, 1]), tf.zeros([2, 1]), bias, tf.constant([0]), tf.ones([1]), tf.float32
-    with target.tracing_for("TPU"), tf.GradientTape() as tape:
+    with tf.GradientTape() as tape:
         tape.watch(bias)
-        loss = fused.linear_cross_entropy(*given)[0]
+        loss = TRAINING["TPU"].linear_cross_entropy(*given)[0]
     assert float(loss) == pytest.approx(75)
     np.testing.assert_allclose(tape.gradient(loss, bias), [-1, 1], atol=1e-6)

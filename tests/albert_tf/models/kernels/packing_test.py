@@ -5,8 +5,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import packing, target
-from albert_tf.models.layers.packing import Packing
+from albert_tf.models.kernels import packing
+from albert_tf.models.kernels.choice import TRAINING
+from albert_tf.models.kernels.interface import PLAIN, Kernels
+from albert_tf.models.kernels.packing import Packing
 from albert_tf.models.pretrainer import AlbertPretrainer
 
 MASKS = {
@@ -109,7 +111,7 @@ def test_losses_and_gradients_are_those_of_the_padded_batch(monkeypatch, name, b
 @pytest.mark.slow_parameters("block1")
 @pytest.mark.parametrize("block", [{}, {"norm": "pre", "positions": "rotary", "ffn": "gated"}])
 def test_a_step_on_a_cpu_is_that_of_the_plain_operations(block):
-    """Packed rows with many spare ones and compiled programs, beside what a GPU runs."""
+    """Packed rows with many spare ones and compiled programs."""
     config = AlbertConfig(
         vocab_size=50,
         embedding_size=8,
@@ -127,19 +129,19 @@ def test_a_step_on_a_cpu_is_that_of_the_plain_operations(block):
     assert len(Packing.of(tf.constant(mask.astype(np.int32))).rows) == 780  # 764 and 16 spare ones
     inputs, labels = batch(mask, slots=12, last=90)
 
-    def step(device: str) -> list[np.ndarray]:
+    def step(ops: Kernels) -> list[np.ndarray]:
         @tf.function(autograph=False)
         def run() -> list[tf.Tensor]:
-            with target.tracing_for(device), tf.GradientTape() as tape:
+            with tf.GradientTape() as tape:
                 key = tf.constant([1, 2])
-                outputs = model(inputs, training=True, dropout_key=key, labels=labels)
+                outputs = model(inputs, training=True, dropout_key=key, labels=labels, ops=ops)
                 loss = outputs["mlm_sums"][0] + tf.reduce_sum(outputs["pair_logits"] ** 3)
                 gradients = tape.gradient(loss, model.trainable_variables)
             return [outputs["mlm_sums"], *map(tf.convert_to_tensor, gradients)]
 
         return [each.numpy() for each in run()]
 
-    (sums, *gradients), (plain_sums, *plain) = step("CPU"), step("GPU")
+    (sums, *gradients), (plain_sums, *plain) = step(TRAINING["CPU"]), step(PLAIN)
     np.testing.assert_allclose(sums, plain_sums, rtol=1e-5)
     scale = max(np.linalg.norm(each) for each in plain)
     for ours, theirs in zip(gradients, plain, strict=True):

@@ -1,0 +1,135 @@
+"""Each set of kernels computes what the plain operations do: losses and gradients of every block.
+
+All sets run on a CPU here; those for a program of XLA are compiled by it.
+"""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.models.config import FFNS, NORMS, POSITIONS, AlbertConfig
+from albert_tf.models.kernels import packing, target
+from albert_tf.models.kernels.choice import TRAINING, choose
+from albert_tf.models.kernels.cpu import FusedKernels
+from albert_tf.models.kernels.interface import PLAIN, Kernels
+from albert_tf.models.kernels.tpu import TpuKernels
+from albert_tf.models.pretrainer import AlbertPretrainer
+
+CONFIG = AlbertConfig(
+    vocab_size=300,
+    embedding_size=16,
+    hidden_size=32,
+    num_layers=2,
+    num_heads=4,
+    intermediate_size=64,
+    max_positions=24,
+    initializer_range=0.2,
+)
+BATCH, LENGTH, SLOTS = 4, 24, 5
+DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
+BLOCKS = {
+    "-".join(block): dict(zip(("norm", "positions", "ffn"), block, strict=True))
+    for block in itertools.product(NORMS, POSITIONS, FFNS)
+}
+VARIANTS = BLOCKS | {
+    "dropout": DROPOUT,
+    "relu, own weights": {"activation": "relu", "sharing": "none"},
+    "recomputed": DROPOUT | {"rematerialize": True, "rematerialize_chunks": 2},
+}
+QUICK = ("post-learned-plain", "pre-rotary-gated")
+SLOW = [name for name in VARIANTS if name not in QUICK]
+SETS = ("CPU", "XLA", "TPU")
+
+
+def batch() -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+    """Inputs with padding, and labels with an empty slot."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(12, LENGTH + 1, (BATCH, 1))
+    inputs = {
+        "input_word_ids": rng.integers(5, 300, (BATCH, LENGTH)),
+        "input_mask": np.arange(LENGTH) < lengths,
+        "input_type_ids": rng.integers(0, 2, (BATCH, LENGTH)),
+        "masked_lm_positions": rng.integers(0, 12, (BATCH, SLOTS)),
+    }
+    labels = {
+        "masked_lm_ids": tf.constant(rng.integers(5, 300, (BATCH, SLOTS)), tf.int32),
+        "masked_lm_weights": tf.constant([[1.0] * (SLOTS - 1) + [0.0]] * BATCH),
+    }
+    return {name: tf.constant(value, tf.int32) for name, value in inputs.items()}, labels
+
+
+@functools.cache
+def step(kernels: str, variant: str, policy: str) -> list[np.ndarray]:
+    """The sums of the masked LM, and the gradients of both losses."""
+    tf_keras.utils.set_random_seed(0)
+    model = AlbertPretrainer(CONFIG.replace(**VARIANTS[variant]), dtype=policy).create_weights()
+    inputs, labels = batch()
+    ops = TRAINING.get(kernels, PLAIN)
+
+    @tf.function(jit_compile=kernels in ("XLA", "TPU"), autograph=False)
+    def run() -> list[tf.Tensor]:
+        with target.tracing_for(kernels if kernels in TRAINING else ""):
+            with tf.GradientTape() as tape:
+                key = tf.constant([3, 4])
+                outputs = model(inputs, training=True, dropout_key=key, labels=labels, ops=ops)
+                loss = outputs["mlm_sums"][0] + tf.reduce_sum(outputs["pair_logits"][:, 0])
+            gradients = tape.gradient(loss, model.trainable_variables)
+            return [outputs["mlm_sums"], *map(tf.convert_to_tensor, gradients)]
+
+    return [value.numpy() for value in run()]
+
+
+@pytest.fixture(autouse=True)
+def packed(monkeypatch):
+    """Even a batch of 96 positions is packed on a CPU."""
+    monkeypatch.setattr(packing, "SMALLEST", 0)
+
+
+@pytest.mark.slow_parameters(*(f"{name}-{kernels}" for name in SLOW for kernels in SETS))
+@pytest.mark.parametrize("kernels", SETS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_float32(variant, kernels):
+    (sums, *gradients), (plain_sums, *plain) = (
+        step(each, variant, "float32") for each in (kernels, "plain")
+    )
+    np.testing.assert_allclose(sums, plain_sums, rtol=1e-5)
+    scale = max(np.linalg.norm(gradient) for gradient in plain)
+    for ours, wanted in zip(gradients, plain, strict=True):
+        # A softmax ignores the key's bias, whose gradient is rounding alone.
+        tolerance = 1e-5 * np.linalg.norm(wanted) + 1e-7 * scale
+        assert np.linalg.norm(ours - wanted) <= tolerance
+
+
+@pytest.mark.slow_parameters(*(f"{name}-{kernels}" for name in VARIANTS for kernels in SETS))
+@pytest.mark.parametrize("kernels", SETS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_bfloat16_is_as_exact_as_plain(variant, kernels):
+    """Both differ from float32 by a dozen roundings in a row, of 2^-9 each, in two layers."""
+    _, *exact = step("plain", variant, "float32")
+    scale = np.linalg.norm(np.concatenate([each.ravel() for each in exact]))
+
+    def error(name: str) -> float:
+        _, *gradients = step(name, variant, "mixed_bfloat16")
+        differences = [(a - b).ravel() for a, b in zip(gradients, exact, strict=True)]
+        return float(np.linalg.norm(np.concatenate(differences)))
+
+    assert error(kernels) <= 1.2 * error("plain") < 1.2 * 24 * 2**-9 * scale
+
+
+def test_the_device_and_training_choose():
+    """And the setting `plain` overrides both."""
+    for kind, wanted in (("GPU", Kernels), ("XLA", FusedKernels), ("TPU", TpuKernels)):
+        with target.tracing_for(kind):
+            assert type(choose(training=True)) is wanted
+            assert choose(training=False) is choose(training=True, name="plain") is PLAIN
+
+
+def test_no_set_has_operations_of_its_own():
+    """A layer that runs on one device runs on all."""
+    for ops in TRAINING.values():
+        public = {name for name in dir(ops) if not name.startswith("_")}
+        assert public == {name for name in dir(Kernels) if not name.startswith("_")}
