@@ -77,7 +77,9 @@ class LoopConfig(Bounded):
     keep_checkpoints: Annotated[int, POSITIVE] = 3
     export: str = "none"
     deterministic: bool = True
-    kernels: Annotated[str, one_of(*KERNELS)] = "auto"
+    kernels: Annotated[str, one_of(*KERNELS)] = dataclasses.field(
+        default="auto", metadata=settings.LATER
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -45,8 +45,9 @@ def sums_and_gradients(
     smallest_part: int = 512,
     make_step: type[TrainStep] = TrainStep,
     lengths: tuple[int, ...] = (),
+    kernels: str = "auto",
 ) -> list[np.ndarray]:
-    loop = LoopConfig(accumulation_steps=parts)
+    loop = LoopConfig(accumulation_steps=parts, kernels=kernels)
     config = PretrainConfig(model=model.config, loop=loop, objective=objective or ObjectiveConfig())
     step = make_step(model, make_optimizer(config), config, cores, smallest_part)
     values = random_batch(WORKLOAD)
@@ -92,9 +93,13 @@ def test_parts_without_padding_give_the_same(monkeypatch):
     monkeypatch.setattr(packing.Packing, "of", lambda mask: used.append(1) or of_mask(mask))
     packed = sums_and_gradients(model, 3, smallest_part=1, lengths=lengths)
     assert used
+    used.clear()
+    plain = sums_and_gradients(model, 1, lengths=lengths, kernels="plain")
+    assert not used
     largest = max(np.abs(each).max() for each in padded[1:])
-    for left, right in zip(packed, padded, strict=True):
+    for left, middle, right in zip(packed, plain, padded, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5 * largest)
+        np.testing.assert_allclose(middle, right, rtol=1e-4, atol=1e-5 * largest)
 
 
 def test_small_batches_stay_whole():
