@@ -40,9 +40,9 @@ VARIANTS = BLOCKS | {
     "relu, own weights": {"activation": "relu", "sharing": "none"},
     "recomputed": DROPOUT | {"rematerialize": True, "rematerialize_chunks": 2},
 }
-QUICK = ("post-learned-plain", "pre-rotary-gated")
-SLOW = [name for name in VARIANTS if name not in QUICK]
 SETS = ("CPU", "XLA", "TPU")
+QUICK = ("post-learned-plain-CPU", "pre-rotary-gated-CPU", "post-learned-plain-TPU")
+IDS = [f"{variant}-{kernels}" for variant in VARIANTS for kernels in SETS]
 
 
 def batch() -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
@@ -89,7 +89,7 @@ def packed(monkeypatch):
     monkeypatch.setattr(packing, "SMALLEST", 0)
 
 
-@pytest.mark.slow_parameters(*(f"{name}-{kernels}" for name in SLOW for kernels in SETS))
+@pytest.mark.slow_parameters(*(each for each in IDS if each not in QUICK))  # XLA compiles slowly
 @pytest.mark.parametrize("kernels", SETS)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_float32(variant, kernels):
@@ -104,7 +104,7 @@ def test_float32(variant, kernels):
         assert np.linalg.norm(ours - wanted) <= tolerance
 
 
-@pytest.mark.slow_parameters(*(f"{name}-{kernels}" for name in VARIANTS for kernels in SETS))
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", SETS)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_bfloat16_is_as_exact_as_plain(variant, kernels):
