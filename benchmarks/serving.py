@@ -12,11 +12,12 @@ making these is not timed.
 The output is one JSON line about the machine and one per system and load. `p50_ms` is wall-clock
 time; 20 or more rounds add `p95_ms`, 100 or more `p99_ms`. `texts_per_s` is all texts over the
 wall-clock time of all measured rounds. `cpu_ms` is the median CPU time, and `ratios` are `cpu_ms`
-over that of each other peer.
+over that of each other peer and of `before`.
 
 The loads are 1 or 32 texts of 10 pieces, 1 or 32 texts of --seq_length, and `mixed`, 24 texts of 10
 pieces and 8 of --seq_length. `alone_difference` is the largest difference between a probability in
-the mixed batch and that of its text alone. A system that is not installed, or computes in bfloat16
+the mixed batch and that of its text alone. --before is the checkout of another version, whose
+`ours` is measured as `before`. A system that is not installed, or computes in bfloat16
 on a CPU without AVX512-BF16 and AMX, gets a line with `absent`; one that fails ends the benchmark.
 """
 
@@ -41,6 +42,7 @@ from benchmarks.workers import Worker
 OURS = ("ours", "ours-c-api", "ours-bf16")
 PEERS = ("tf-models-official", "hf-torch", "onnx-runtime", "openvino", "openvino-bf16")
 SYSTEMS = (*OURS, *PEERS)
+BEFORE = "before"
 SHORT = 10  # pieces of a short text
 
 
@@ -59,19 +61,24 @@ class ServingOptions(commands.CommandOptions):
     rounds: Annotated[int, POSITIVE] = commands.option(
         "measured requests per load, after one warm-up", 20
     )
+    before: str | None = commands.option(
+        "checkout of another version, measured as well", None, path=True
+    )
     dry_run: bool = commands.option("check the options and print what would be measured", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if unknown := [name for name in self.names if name not in SYSTEMS]:
+        if unknown := [name for name in self.names if name not in (*SYSTEMS, BEFORE)]:
             raise InputError(
                 f"--systems must be among {', '.join(SYSTEMS)}. Received: {unknown[0]!r}."
             )
+        workers.check_checkout(self.before)
 
     @property
     def names(self) -> list[str]:
         """The names of the systems."""
-        return [name for name in self.systems.split(",") if name]
+        names = [name for name in self.systems.split(",") if name]
+        return [*names, BEFORE] if self.before else names
 
 
 def make_loads(tokenizer: Tokenizer, seq_length: int) -> dict[str, list[str]]:
@@ -136,9 +143,11 @@ def main(options: ServingOptions) -> None:
 
 def start(name: str, options: ServingOptions, folder: str) -> Worker:
     """Start a system, which exports to `folder`."""
-    model = (options.preset, options.tokenizer, options.seq_length)
-    arguments = [name, *model, folder, options.cores]
-    return Worker(name, "benchmarks.serving_worker", arguments)
+    system, tree = ("ours", options.before) if name == BEFORE else (name, None)
+    tokenizer = os.path.abspath(options.tokenizer)
+    model = (options.preset, tokenizer, options.seq_length)
+    arguments = [system, *model, folder, options.cores]
+    return Worker(name, "benchmarks.serving_worker", arguments, tree)
 
 
 def _start_installed(
@@ -179,7 +188,7 @@ def _line(name: str, load: str, count: int, answers: dict[str, list[dict]]) -> d
         system: statistics.median(answer["cpu_ms"] for answer in found[1:])
         for system, found in answers.items()
     }
-    peers = [peer for peer in PEERS if peer in answers and peer != name]
+    peers = [peer for peer in (*PEERS, BEFORE) if peer in answers and peer != name]
     return (
         {"system": name, "load": load}
         | workers.percentiles(wall)

@@ -35,9 +35,9 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.commands import CommandOptions, option, run
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError
 from benchmarks.systems import SYSTEMS
-from benchmarks.workers import cpu
+from benchmarks.workers import check_checkout, cpu
 from benchmarks.workloads import WORKLOADS, Workload, batch_of_records, step_flops
 
 PRECISIONS = ("float32", "mixed_bfloat16")
@@ -72,8 +72,7 @@ class StepTimeOptions(CommandOptions):
             raise InputError(
                 f"--systems must be among {', '.join(SYSTEMS)}. Received: {unknown[0]!r}."
             )
-        if self.before and not os.path.isdir(os.path.join(self.before, "benchmarks")):
-            raise InputNotFoundError(f"--before={self.before} is not a checkout of this project.")
+        check_checkout(self.before)
 
     @property
     def names(self) -> list[str]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 
 CPU_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
 _PERCENTILES = ((50, 1), (95, 20), (99, 100))  # percentile and the least number of measurements
@@ -35,14 +35,17 @@ class Worker:
     Args:
       name: the name of the system, for messages.
       module: the module to run, whose last step is `answer_requests`.
-      arguments: its command line.
+      arguments: its command line; paths must be absolute.
+      tree: the checkout that has the module; by default, the working directory.
 
     Raises:
       ChildProcessError: the process ended, here or in `request`; its messages are on standard
         error.
     """
 
-    def __init__(self, name: str, module: str, arguments: Sequence[object]) -> None:
+    def __init__(
+        self, name: str, module: str, arguments: Sequence[object], tree: str | None = None
+    ) -> None:
         self._name = name
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *map(str, arguments)],
@@ -50,6 +53,7 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+            cwd=tree,
         )
         self.ready = self._read()
 
@@ -72,6 +76,16 @@ class Worker:
     def end(self) -> None:
         """Close the process's input and wait for its end."""
         self._process.communicate()
+
+
+def check_checkout(before: str | None) -> None:
+    """Check the value of --before.
+
+    Raises:
+      InputNotFoundError: it is not a checkout of this project.
+    """
+    if before and not os.path.isdir(os.path.join(before, "benchmarks")):
+        raise InputNotFoundError(f"--before={before} is not a checkout of this project.")
 
 
 def check_cores(cores: int) -> None:

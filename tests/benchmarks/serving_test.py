@@ -14,22 +14,24 @@ def options(tokenizer: str = "none", **changed) -> ServingOptions:
 
 
 def test_ratios_are_to_the_other_peers():
-    times = {"ours": 6.0, "onnx-runtime": 3.0, "openvino": 4.0}
+    times = {"ours": 6.0, "onnx-runtime": 3.0, "openvino": 4.0, "before": 12.0}
     answers = {
         name: [{"wall_ms": 1.0, "cpu_ms": 100.0}, {"wall_ms": 1.0, "cpu_ms": cpu_ms}]
         for name, cpu_ms in times.items()
     }
     ratios = {name: serving._line(name, "mixed", 4, answers)["ratios"] for name in times}
     assert ratios == {
-        "ours": {"onnx-runtime": 2.0, "openvino": 1.5},
-        "onnx-runtime": {"openvino": 0.75},
-        "openvino": {"onnx-runtime": 1.333},
+        "ours": {"onnx-runtime": 2.0, "openvino": 1.5, "before": 0.5},
+        "onnx-runtime": {"openvino": 0.75, "before": 0.25},
+        "openvino": {"onnx-runtime": 1.333, "before": 0.333},
+        "before": {"onnx-runtime": 4.0, "openvino": 3.0},
     }
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
+        ({"before": "/nowhere"}, "--before=/nowhere is not a checkout"),
         ({"systems": "ours,theirs"}, "--systems must be among ours, .*hf-torch.*'theirs'"),
         ({"preset": "albert-tiger"}, "albert-tiger"),
         ({"seq_length": 9}, "--seq_length must be between 10 and 512 .*Received: 9"),
@@ -40,6 +42,16 @@ def test_ratios_are_to_the_other_peers():
 def test_what_it_does_not_know_is_refused(tiny_tokenizer, changed, words):
     with pytest.raises(InputError, match=words):
         serving.main(options(tiny_tokenizer, dry_run=True, **changed))
+
+
+def test_before_is_a_system_of_another_checkout(tiny_tokenizer, tmp_path, capsys):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "serving_worker.py").write_text(
+        "import json, sys; print(json.dumps({'absent': ' '.join(sys.argv[1:3])}))"
+    )
+    serving.main(options(tiny_tokenizer, systems="", before=str(tmp_path)))
+    _, line = map(json.loads, capsys.readouterr().out.splitlines())
+    assert line == {"system": "before", "absent": "ours albert-tiny"}
 
 
 LIBRARIES = {"hf-torch": "torch", "onnx-runtime": "onnxruntime", "openvino-bf16": "openvino"}
