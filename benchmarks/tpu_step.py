@@ -15,7 +15,6 @@ from official.nlp.modeling import layers
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
-from albert_tf.models.kernels.interface import Kernels
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from benchmarks.systems.tf_models_official import encoder_like
@@ -43,9 +42,9 @@ class OfficialPretrainer(tf_keras.Model):
         training: bool = False,
         dropout_key: tf.Tensor | None = None,
         labels: Mapping[str, tf.Tensor] | None = None,
-        ops: Kernels | None = None,
+        kernels: str = "auto",
     ) -> dict[str, tf.Tensor]:
-        """Return the logits of both heads; `dropout_key`, `labels` and `ops` are ignored."""
+        """Return the logits of both heads; `dropout_key`, `labels` and `kernels` are ignored."""
         outputs = self.encoder([inputs[name] for name in INPUTS], training=training)
         logits = self.mlm_head(outputs["sequence_output"], inputs["masked_lm_positions"])
         return {

@@ -1,6 +1,6 @@
 """Layers whose weights are constants of the graph, for exports that compute in bfloat16."""
 
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +23,8 @@ class ConstantStack:
     (docs/findings.md, "How fast does it serve?").
     """
 
+    built = True
+
     def __init__(self, stack: SharedStack) -> None:
         self._layers = [_constant_layer(block, stack.compute_dtype) for block in stack.blocks]
         self._numbers = stack.block_of_layer
@@ -38,12 +40,15 @@ class ConstantStack:
         training: bool = False,
         num_layers: int | None = None,
         first_only: bool = False,
-        ops: Kernels = PLAIN,
     ) -> list[tf.Tensor]:
         """Return the output of the last layer, in a list; `SharedStack` has the arguments."""
         assert not training
         x = run_in_loops(self._layers, self._numbers[:num_layers], x, mask, first_only)
         return [self.normalized(x)]
+
+    def run(self, ops: Kernels, *args: Any) -> list[tf.Tensor]:
+        """Return the same: outside training, all operations are plain."""
+        return self(*args)
 
     def inference_layers(self) -> list[Layer]:
         """Return each distinct layer."""

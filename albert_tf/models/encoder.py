@@ -16,7 +16,6 @@ from albert_tf.models.checkpoints import (
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.configured_model import ConfiguredModel
 from albert_tf.models.kernels.choice import choose
-from albert_tf.models.kernels.interface import Kernels
 from albert_tf.models.layers import common
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
@@ -63,7 +62,7 @@ class AlbertEncoder(ConfiguredModel):
     row that begins with one. Training without `hidden_dropout` or `rematerialize` may then skip
     padded positions (`Kernels.skipping_padding`).
 
-    `ops` are the operations to use; by default those that `choose` selects for the device.
+    `kernels` is `auto`, or `plain` for TensorFlow's own operations on every device (`choose`).
     """
 
     def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
@@ -93,7 +92,7 @@ class AlbertEncoder(ConfiguredModel):
         num_layers: int | None = None,
         skip_padding: bool = False,
         pooled_only: bool = False,
-        ops: Kernels | None = None,
+        kernels: str = "auto",
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
         """Run the encoder; see the class for shapes and arguments."""
         config = self.config
@@ -103,13 +102,14 @@ class AlbertEncoder(ConfiguredModel):
         key = None
         if training and (config.hidden_dropout or config.attention_dropout):
             key = common.new_dropout_key() if dropout_key is None else dropout_key
-        ops = ops or choose(training)
-        x = self.embeddings(inputs, common.fold_in(key, 0), training, ops)  # [B, S, H]
+        ops = choose(training, kernels)
+        x = common.run(self.embeddings, ops, inputs, common.fold_in(key, 0), training)  # [B, S, H]
         mask = additive_mask(inputs["input_mask"])
         stack_key = common.fold_in(key, 1)
         if skip_padding and training and not (config.hidden_dropout or config.rematerialize):
             ops = ops.skipping_padding(inputs["input_mask"])
-        outputs = self.stack(x, mask, stack_key, training, num_layers, pooled_only, ops)
+        given = x, mask, stack_key, training, num_layers, pooled_only
+        outputs = common.run(self.stack, ops, *given)
         pooled = {"pooled_output": self.pool(outputs[-1])}
         if pooled_only:
             return pooled

@@ -12,7 +12,6 @@ from albert_tf.models.configured_model import ConfiguredModel
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically, check_types
 from albert_tf.models.head import HEADS, POOLED_OUTPUT, Head, load_heads, parse_heads
 from albert_tf.models.kernels.choice import choose
-from albert_tf.models.kernels.interface import Kernels
 from albert_tf.models.layers import common
 from albert_tf.models.layers.heads import MlmHead, PairHead
 from albert_tf.runtime import pretrained, settings
@@ -82,17 +81,16 @@ class AlbertPretrainer(ConfiguredModel):
         training: bool = False,
         dropout_key: common.DropoutKey | None = None,
         labels: Mapping[str, tf.Tensor] | None = None,
-        ops: Kernels | None = None,
+        kernels: str = "auto",
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
         """Run the encoder and the heads; see the class for shapes and arguments."""
         check_types(inputs, (*INPUTS, "masked_lm_positions"))
-        ops = ops or choose(training)
         outputs = self.encoder(
             {name: inputs[name] for name in INPUTS},
             training=training,
             dropout_key=dropout_key,
             skip_padding=labels is not None,  # losses with labels ignore padded positions
-            ops=ops,
+            kernels=kernels,
         )
         for head in self.heads:
             if head.input == POOLED_OUTPUT:
@@ -107,7 +105,7 @@ class AlbertPretrainer(ConfiguredModel):
             targets = labels["masked_lm_ids"], labels["masked_lm_weights"]
             # The exponent range of float16 is too small for gradients of logits.
             dtype = tf.bfloat16 if self.compute_dtype == "bfloat16" else tf.float32
-            outputs["mlm_sums"] = self.mlm_head(*rows, *targets, dtype, ops)
+            outputs["mlm_sums"] = self.mlm_head(*rows, *targets, dtype, choose(training, kernels))
         return outputs
 
     def create_weights(self) -> Self:

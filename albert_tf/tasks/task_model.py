@@ -9,7 +9,6 @@ import tf_keras
 
 from albert_tf.models.configured_model import freeze_layers, frozen_layers
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically
-from albert_tf.models.kernels.choice import choose
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import PolicyMixin
 from albert_tf.runtime import settings
@@ -116,7 +115,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
             training=True,
             dropout_key=common.fold_in(key, 0),
             skip_padding=True,
-            ops=choose(training=True, name=self.kernels),
+            kernels=self.kernels,
         )
         return outputs, common.fold_in(key, 1)
 

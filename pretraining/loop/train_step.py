@@ -179,7 +179,7 @@ class TrainStep:
                 training=True,
                 dropout_key=key,
                 labels=batch,
-                ops=ops,
+                kernels=self.config.loop.kernels,
             )
             sums = pretraining_sums(outputs, batch, ops)
             loss = self._loss(sums, counts)

@@ -87,6 +87,15 @@ def build(layers: Iterable[tf_keras.layers.Layer], width: int) -> None:
             layer.build([None, width])
 
 
+def run(layer: Any, ops: Kernels, *args: Any) -> Any:
+    """Return `layer.run(ops, *args)`, after Keras has created the layer's weights by a first call.
+
+    Keras can save a model only if the arguments of all calls of layers are plain values, so it must
+    not see `ops`.
+    """
+    return layer.run(ops, *args) if layer.built else layer(*args)
+
+
 def residual(
     ops: Kernels,
     sub_layer: Callable[[Hidden], tf.Tensor],

@@ -51,9 +51,18 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
         inputs: Mapping[str, tf.Tensor],
         key: common.DropoutKey | None = None,
         training: bool = False,
-        ops: Kernels = PLAIN,
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
+        return self.run(PLAIN, inputs, key, training)
+
+    def run(
+        self,
+        ops: Kernels,
+        inputs: Mapping[str, tf.Tensor],
+        key: common.DropoutKey | None,
+        training: bool,
+    ) -> tf.Tensor:
+        """Apply the layer with the operations of a set of kernels."""
         word_ids, type_ids = inputs["input_word_ids"], inputs["input_type_ids"]
         x = tf.gather(self.word_embeddings, word_ids)  # [B, S, E]
         x += self._types(type_ids, x.dtype, training)

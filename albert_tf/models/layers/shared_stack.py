@@ -87,9 +87,21 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         training: bool = False,
         num_layers: int | None = None,
         first_only: bool = False,
-        ops: Kernels = PLAIN,
     ) -> list[tf.Tensor]:
         """Apply the layers; see the class for shapes and arguments."""
+        return self.run(PLAIN, x, mask, key, training, num_layers, first_only)
+
+    def run(
+        self,
+        ops: Kernels,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        key: common.DropoutKey | None = None,
+        training: bool = False,
+        num_layers: int | None = None,
+        first_only: bool = False,
+    ) -> list[tf.Tensor]:
+        """Apply the layers with the operations of a set of kernels."""
         key, first_only = key if training else None, first_only and not training
         if not (self.unroll or training):  # all positions: shapes that LiteRT knows
             blocks = self.block_of_layer[:num_layers]

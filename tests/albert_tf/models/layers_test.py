@@ -168,7 +168,8 @@ def test_dropout_differs_between_sites_and_layers():
             return super().add_norm(x, update, norm, rate, key)
 
     mask = additive_mask(tf.ones([2, 3]))
-    stack(tf.random.normal([2, 3, 4]), mask, key=KEY, training=True, ops=Noted())
+    stack.build(None)
+    stack.run(Noted(), tf.random.normal([2, 3, 4]), mask, key=KEY, training=True)
     assert len({tuple(key.numpy()) for key in seen}) == len(seen) == 9
 
 

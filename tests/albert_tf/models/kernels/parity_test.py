@@ -68,14 +68,14 @@ def step(kernels: str, variant: str, policy: str) -> list[np.ndarray]:
     tf_keras.utils.set_random_seed(0)
     model = AlbertPretrainer(CONFIG.replace(**VARIANTS[variant]), dtype=policy).create_weights()
     inputs, labels = batch()
-    ops = TRAINING.get(kernels, PLAIN)
+    name = "plain" if kernels == "plain" else "auto"
 
     @tf.function(jit_compile=kernels in ("XLA", "TPU"), autograph=False)
     def run() -> list[tf.Tensor]:
         with target.tracing_for(kernels if kernels in TRAINING else ""):
             with tf.GradientTape() as tape:
                 key = tf.constant([3, 4])
-                outputs = model(inputs, training=True, dropout_key=key, labels=labels, ops=ops)
+                outputs = model(inputs, training=True, dropout_key=key, labels=labels, kernels=name)
                 loss = outputs["mlm_sums"][0] + tf.reduce_sum(outputs["pair_logits"][:, 0])
             gradients = tape.gradient(loss, model.trainable_variables)
             return [outputs["mlm_sums"], *map(tf.convert_to_tensor, gradients)]

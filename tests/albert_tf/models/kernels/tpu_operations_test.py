@@ -173,7 +173,7 @@ def test_shapes_that_keras_does_not_know():
     def gradient(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            loss = tf.reduce_sum(stack(x, mask, training=True, ops=TRAINING["TPU"])[-1] ** 3)
+            loss = tf.reduce_sum(stack.run(TRAINING["TPU"], x, mask, training=True)[-1] ** 3)
         return tape.gradient(loss, x)
 
     unknown = [tf.TensorSpec([None, None, CONFIG.hidden_size]), tf.TensorSpec([None, 1, 1, None])]
