@@ -28,6 +28,7 @@ $(error $(VENV) was made with Python $(or $(made),that is gone). Remove it (rm -
 endif
 endif
 
+.NOTPARALLEL:
 .PHONY: demo test test-slow test-pythons journey check wheel lock
 .DELETE_ON_ERROR:
 
@@ -69,17 +70,18 @@ wheel: $(VENV)/uv
 	@ls dist/*.whl
 
 # The same versions on every Python and platform, where they exist for all.
-LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
   --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 lock: $(VENV)/uv
-	for name in requirements requirements-dev; do $(LOCK) $$name.in > $$name.txt; done
+	$(LOCK) requirements.in --output-file requirements.txt > /dev/null
+	$(LOCK) requirements-dev.in --output-file requirements-dev.txt > /dev/null
 	# The same for a TPU VM, where another TensorFlow and a libtpu that goes with it are installed.
 	{ head -2 requirements-tpu.txt; sed 's/^tensorflow==/tensorflow-tpu==/' requirements.txt; \
 	  grep '^libtpu==' requirements-tpu.txt; } > $(VENV)/requirements-tpu.txt
 	mv $(VENV)/requirements-tpu.txt requirements-tpu.txt
 	# torch brings the CUDA libraries of its platform by itself.
-	$(LOCK) -c requirements-dev.txt requirements-slow.in \
-	  | sed '/^nvidia-\|^cuda-\|^triton/d' > requirements-slow.txt
+	$(LOCK) -c requirements-dev.txt requirements-slow.in > $(VENV)/requirements-slow.txt
+	sed -E '/^(nvidia-|cuda-|triton)/d' $(VENV)/requirements-slow.txt > requirements-slow.txt
 
 # The environment, once for running and once with the development tools. uv installs in seconds what
 # takes pip minutes; if uv is unavailable or fails, pip is used.

@@ -36,6 +36,8 @@ COMMANDS = (
 )
 _WIDTH = max(map(len, COMMANDS))
 _USAGE_ERROR = 2
+# The modules that the extra `train` installs.
+_OF_TRAIN = ("google_crc32c", "matplotlib", "pkg_resources", "scipy", "sklearn", "yaml")
 
 
 def main() -> int:
@@ -56,7 +58,7 @@ def main() -> int:
         runpy.run_module(_module(name), run_name="__main__", alter_sys=True)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if not programs.is_installed() or package in programs.PACKAGES:
+        if not programs.is_installed() or package not in _OF_TRAIN:
             raise
         print(f"albert-tf: error: {extras.missing(package, 'train', name)}", file=sys.stderr)
         return _USAGE_ERROR

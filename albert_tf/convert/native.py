@@ -19,9 +19,10 @@ from albert_tf.convert.naming import Naming, numberless
 from albert_tf.models.checkpoints import CHECKPOINTS, is_saved_model, latest_checkpoint, readable
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
+from albert_tf.models.head import HEADS, load_heads
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import settings
-from albert_tf.runtime.errors import InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
@@ -46,6 +47,12 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
     else:
         config = AlbertConfig.from_json(os.path.join(path, "config.json"))
         task = None if policy.ignores(HEAD) else _task(path)
+        if task is None and (heads := load_heads(path)) != HEADS:
+            raise InputError(
+                f"{path!r} has other pretraining heads than ALBERT's, which no converted folder "
+                f"holds: {', '.join(head.layer for head in heads)}. Export its encoder, or load it "
+                "with albert_tf.load_pretrainer."
+            )
         found = _read_checkpoint(path, task)
     found = {n: value for n, value in found.items() if not policy.ignores(n)}
     weights = _naming(config, task).to_ours(config, found, policy, path, task)

@@ -17,7 +17,9 @@ def load(module: str, extra: str, use: str) -> ModuleType:
     """
     try:
         return importlib.import_module(module)
-    except ImportError:
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise  # installed, but broken
         raise InputError(missing(module, extra, use)) from None
 
 
@@ -35,5 +37,11 @@ def install(extra: str) -> str:
         origin = metadata.distribution("albert_tf").read_text("direct_url.json")
     except metadata.PackageNotFoundError:
         origin = None
-    at = f" @ {json.loads(origin)['url']}" if origin else ""
+    at = f" @ {_address(json.loads(origin))}" if origin else ""
     return f"pip install 'albert_tf[{extra}]{at}'"
+
+
+def _address(origin: dict) -> str:
+    """Return the address of a direct_url.json (PEP 610), as pip takes it."""
+    version_control = origin.get("vcs_info", {}).get("vcs", "")
+    return f"{version_control}+{origin['url']}" if version_control else origin["url"]

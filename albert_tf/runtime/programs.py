@@ -5,16 +5,20 @@ installed package never hides a user's own module `data`; the command `albert-tf
 first on sys.path.
 """
 
+from __future__ import annotations  # so that an older Python is refused, not puzzled
+
 import functools
 import os
 import pickle
 import platform
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 PACKAGES = ("albert_tf", "data", "pretraining", "finetuning")
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_FLAG = re.compile(r"-(?:[bBdEiIOPqRsSuvx]+|[WX].*)")  # of Python itself
 _INSTALLED = os.path.join(_LIBRARY, "_programs")
 
 
@@ -26,6 +30,9 @@ def is_installed() -> bool:
 def is_command() -> bool:
     """Return True if this process was started as a command, also while its package is imported."""
     arguments = list(getattr(sys, "orig_argv", sys.argv)[1:])  # Python 3.9 has no orig_argv
+    while arguments and _FLAG.fullmatch(arguments[0]):
+        flag = arguments.pop(0)
+        del arguments[: flag in ("-W", "-X")]  # the flag's value
     if arguments[:1] == ["-m"]:
         return any(module.partition(".")[0] in PACKAGES for module in arguments[1:2])
     return any(os.path.basename(script) == "albert-tf" for script in arguments[:1])

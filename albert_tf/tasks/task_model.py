@@ -34,6 +34,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
       accumulation_steps: the number of parts that `fit` splits a replica's batch into. It computes
         them one after the other for one update: the same gradient in less memory. The batch size
         must be a multiple of it.
+      kernels: the operations to train with, `auto` or `plain`; see `kernels.choice.choose`.
 
     Raises:
       ValueError: `dtype` differs from the encoder's.
@@ -47,6 +48,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         task: Any,
         dropout_seed: int = 0,
         accumulation_steps: int = 1,
+        kernels: str = "auto",
         **kwargs: Any,
     ) -> None:
         super().__init__(**{"dtype": encoder.dtype_policy} | kwargs)
@@ -57,7 +59,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
             )
         self.encoder, self.task = encoder, task
         self.dropout_seed, self.accumulation_steps = dropout_seed, accumulation_steps
-        self.kernels = "auto"  # or plain: see `choose`
+        self.kernels = kernels
         self._step_key: common.DropoutKey | None = None  # set within `train_step`
 
     def get_config(self) -> dict[str, Any]:
@@ -79,6 +81,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
             "task": settings.to_dict(self.task),
             "dropout_seed": self.dropout_seed,
             "accumulation_steps": self.accumulation_steps,
+            "kernels": self.kernels,
             "frozen": frozen_layers(self),
         }
 

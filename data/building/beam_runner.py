@@ -112,7 +112,7 @@ def _runner(options: Any) -> Any:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     name = options.view_as(StandardOptions).runner
-    if name == "dask":
+    if name == "dask" or (name or "").endswith(".DaskRunner"):
         return _dask_runner()
     # For the name DirectRunner, Beam would first try to download another runner.
     return FnApiRunner() if name in (None, "DirectRunner") else name

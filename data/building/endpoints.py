@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 20.0
 
-_DASK = "address"  # its scheduler says something as soon as there is a connection
+_DASK = "address"  # without TLS, its scheduler says something as soon as there is a connection
 # Beam's options that name a server which this command talks to, by their flags.
 _SERVERS = {
     "job_endpoint": "--job_endpoint",
@@ -36,7 +36,8 @@ def require_answers(
     addresses = {name: _address(values.get(name)) for name in (*_SERVERS, _WORKERS)}
     for name, flag in _SERVERS.items():
         if address := addresses[name]:
-            _connect(flag, *address, timeout_s, speaks_first=name == _DASK)
+            speaks_first = name == _DASK and not values[name].startswith("tls:")
+            _connect(flag, *address, timeout_s, speaks_first)
     if address := addresses["job_endpoint"]:
         _call("--job_endpoint", *address, timeout_s)
         workers = addresses[_WORKERS]

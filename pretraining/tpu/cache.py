@@ -23,6 +23,7 @@ _ROOTS = {programs.root("albert_tf"), programs.root("pretraining")}  # differ in
 # The sources of the step: a change in any of them changes the program.
 SOURCES = (
     "albert_tf/models/*.py",
+    "albert_tf/models/kernels/*.py",
     "albert_tf/models/layers/*.py",
     "albert_tf/optimization/*.py",
     "albert_tf/runtime/devices.py",

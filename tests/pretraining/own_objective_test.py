@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.convert import native
+from albert_tf.convert.bundle import MismatchPolicy
 from albert_tf.models.checkpoints import latest_in
 from albert_tf.models.head import HEADS, MLM_HEAD, PAIR_HEAD, Head, load_heads, parse_heads
 from albert_tf.models.pretrainer import load_pretrainer
@@ -128,6 +130,11 @@ def test_weights_of_another_head_are_refused(toy, trained: str, tiny_records: st
     with pytest.raises(InputError, match="other pretraining heads than `objective.pair=sop` needs"):
         more = "objective.pair=sop", "evaluation.metric=loss/mlm"
         run(tiny_records, str(tmp_path / "run"), *more, init=trained)
+
+
+def test_it_is_not_converted(trained: str):
+    with pytest.raises(InputError, match="other pretraining heads than ALBERT's.*mlm_head, pair_"):
+        native.read(trained, MismatchPolicy())
 
 
 def test_show_records_explains_it(toy, tiny_records: str, capsys):

@@ -10,7 +10,7 @@ Measured reasons (docs/findings.md has the numbers):
 - TPU: fewer passes over memory by libtpu's own estimate (`pretraining.tpu_check`); never run.
 """
 
-from albert_tf.models.kernels import target
+from albert_tf.models.kernels import KERNELS, target
 from albert_tf.models.kernels.cpu import CpuKernels, FusedKernels
 from albert_tf.models.kernels.interface import PLAIN, Kernels
 from albert_tf.models.kernels.tpu import TpuKernels
@@ -24,5 +24,10 @@ def choose(training: bool, name: str = "auto") -> Kernels:
     Args:
       training: True for gradients.
       name: one of `kernels.KERNELS`; `plain` for TensorFlow's own operations on every device.
+
+    Raises:
+      ValueError: there is no such name.
     """
+    if name not in KERNELS:
+        raise ValueError(f"`kernels` must be one of {', '.join(KERNELS)}. Received: {name!r}.")
     return TRAINING[target.kind()] if training and name == "auto" else PLAIN

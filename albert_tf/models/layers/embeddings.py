@@ -70,7 +70,7 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
             length = tf.shape(word_ids)[1]
             x += tf.cast(self.position_embeddings[:length], x.dtype)
         x = tf.cast(self.layer_norm(x), self.compute_dtype)
-        x = ops.dropout(x, self.config.hidden_dropout, key)
+        x = ops.dropout(x, self.config.hidden_dropout, key if training else None)
         if self.projection is None:
             return x
         kernel, bias = map(tf.convert_to_tensor, (self.projection.kernel, self.projection.bias))

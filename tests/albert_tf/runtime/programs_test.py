@@ -18,6 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
         (["python", "-m", "data.build", "--help"], True),
         (["python", "-m", "albert_tf", "data.build"], True),
         (["/usr/bin/python3", "/home/me/env/bin/albert-tf", "data.build"], True),
+        (["python", "-u", "-m", "data.build"], True),
+        (["python", "-W", "ignore", "-Xdev", "-m", "pretraining.train"], True),
         (["python", "-m", "database.build"], False),
         (["python", "-m"], False),
         (["python", "-c", "import albert_tf"], False),
