@@ -1,4 +1,4 @@
-"""What a pretraining head is: its input and its number of classes."""
+"""Pretraining heads: their input and their number of classes."""
 
 import dataclasses
 import os

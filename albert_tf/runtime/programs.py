@@ -1,4 +1,4 @@
-"""Where the programs `data`, `pretraining` and `finetuning` are, and how users start them.
+"""The places of the programs `data`, `pretraining` and `finetuning`, and how users start them.
 
 In a checkout they lie beside `albert_tf`. A wheel holds them in `albert_tf/_programs`, so that an
 installed package never hides a user's own module `data`; the command `albert-tf` puts that folder

@@ -1,4 +1,4 @@
-"""What all pretraining objectives have in common: a head, labels, and the sums of a batch."""
+"""The base class of pretraining objectives: a head, labels, and the sums of a batch."""
 
 from albert_tf.models.head import Head
 

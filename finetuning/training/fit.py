@@ -146,7 +146,7 @@ def weights_of(model: TaskModel) -> tf.train.Checkpoint:
 
 
 class FinetuningState:
-    """What a run has reached: the step, with its weights and its optimizer, and the best weights.
+    """The state of a run: its step, with the weights and the optimizer, and the best weights.
 
     It begins with the last evaluation of a run that was interrupted. The best weights are the run's
     checkpoint.

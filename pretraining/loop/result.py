@@ -1,4 +1,4 @@
-"""What a run leaves when it ends: the plots of its curves, and result.json."""
+"""The result of a run: the plots of its curves, and result.json."""
 
 import itertools
 import statistics

@@ -1,4 +1,4 @@
-"""What the training loop asks of the runtime that computes its steps, and TensorFlow's answer."""
+"""The interface of the runtime that computes the steps of a run, and the one of TensorFlow."""
 
 import contextlib
 from collections.abc import Iterator, Mapping

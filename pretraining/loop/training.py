@@ -78,7 +78,7 @@ def train(
 
 
 class TrainingState:
-    """What a run has reached: the step, and with it the weights, the batches and the log.
+    """The state of a run: its step, and with it the weights, the batches and the log.
 
     The weights come from the run's own checkpoint, else from `first_weights`, else from scratch.
     Order, pairs, masks and dropout are functions of the seed and the step, so the step is enough to

@@ -1,4 +1,4 @@
-"""Which operations a model's call uses: the only place that asks for the device.
+"""The choice of the operations that a call uses, by the device and by whether it trains.
 
 Measured reasons (docs/findings.md has the numbers):
 

@@ -100,21 +100,24 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         """
         config = self.config
 
-        def attend(x: Hidden) -> tf.Tensor:
-            query, keys, values = ops.into_heads(
+        def attention(x: Hidden) -> tf.Tensor:
+            # q = (W_q x + b_q) / sqrt(D), k = W_k x + b_k, v = W_v x + b_v; each [B, N, S, D]
+            queries, keys, values = ops.into_heads(
                 x, weights.projections, mask, config.num_heads, num_queries
             )
             if config.positions == "rotary":
-                query, keys = ops.rotate(query), ops.rotate(keys)
-            rate, own = config.attention_dropout, common.fold_in(key, 0)
-            context = ops.attend(query, keys, values, mask, rate, own)
+                queries, keys = ops.rotate(queries), ops.rotate(keys)
+            # dropout(softmax(q k^T + mask)) v, [B, N, S, D]
+            rate, dropout_key = config.attention_dropout, common.fold_in(key, 0)
+            context = ops.attend(queries, keys, values, mask, rate, dropout_key)
+            # W_o (the heads side by side) + b_o, like x
             return ops.out_of_heads(context, weights.output_kernel, weights.output_bias)
 
         def select(x: Hidden) -> Hidden:
             return x if num_queries is None else ops.first(x, mask, num_queries)
 
-        norm, own = (weights.gamma, weights.beta), common.fold_in(key, 1)
-        return common.residual(ops, attend, x, norm, config, own, select)
+        norm, dropout_key = (weights.gamma, weights.beta), common.fold_in(key, 1)
+        return common.residual(ops, attention, x, norm, config, dropout_key, select)
 
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:

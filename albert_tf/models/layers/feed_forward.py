@@ -76,8 +76,8 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
         activation = ops.activation if config.ffn == "plain" else ops.gated_activation
 
         def transform(x: Hidden) -> tf.Tensor:
-            inner = ops.affine(x, weights.inner_kernel, weights.inner_bias)
-            inner = activation(inner, config.activation)
+            inner = ops.affine(x, weights.inner_kernel, weights.inner_bias)  # [.., F] or [.., 2 F]
+            inner = activation(inner, config.activation)  # [.., F]
             return ops.affine(inner, weights.output_kernel, weights.output_bias)
 
         norm = weights.gamma, weights.beta
