@@ -112,7 +112,7 @@ def test_another_threshold(runs: pathlib.Path, tmp_path: pathlib.Path, threshold
 
 
 def test_a_threshold_needs_labels(start: str, tmp_path: pathlib.Path):
-    run = leave_run(start, tmp_path / "run", "text_regression", RegressorSettings())
+    run = leave_run(start, tmp_path / "run", "text_regression", RegressorSettings(seq_length=16))
     leave_weights(run, 0)
     with pytest.raises(InputError, match="--threshold requires a run on texts with several labels"):
         predict.main(predict.PredictOptions(run, threshold=0.5))

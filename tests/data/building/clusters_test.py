@@ -126,7 +126,7 @@ def test_a_server_that_does_not_listen_is_named(options, arguments):  # noqa: F8
     ("flag", "reason"),
     [
         ("--job_endpoint={}", "no gRPC within 0.5 s"),
-        ("--dask_client_address=tcp://{}", "timed out"),
+        pytest.param("--dask_client_address=tcp://{}", "timed out", marks=pytest.mark.slow),
     ],
 )
 def test_a_server_of_another_protocol_is_named(flag, reason):
