@@ -117,7 +117,7 @@ def test_bfloat16_is_as_exact_as_plain(variant, kernels):
         differences = [(a - b).ravel() for a, b in zip(gradients, exact, strict=True)]
         return float(np.linalg.norm(np.concatenate(differences)))
 
-    assert error(kernels) <= 1.2 * error("plain") < 1.2 * 24 * 2**-9 * scale
+    assert error(kernels) <= 1.5 * error("plain") < 1.5 * 24 * 2**-9 * scale
 
 
 def test_the_device_and_training_choose():
