@@ -16,29 +16,13 @@ from typing import Any, TypeVar
 from albert_tf.runtime.errors import ConfigError, shortened
 
 T = TypeVar("T")
-# The metadata of a field that configurations of earlier versions lack: a run that one of them began
-# is the same run.
-LATER = {"later": True}
 _ABSENT = "<absent>"
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 def to_dict(tree: Any) -> dict[str, Any]:
-    """Return the tree as nested dicts of JSON values; tuples become lists.
-
-    A field with the metadata `LATER` is absent while it has its default.
-    """
-    return _plain(_without_later_defaults(tree, dataclasses.asdict(tree)))
-
-
-def _without_later_defaults(tree: Any, values: dict[str, Any]) -> dict[str, Any]:
-    for field in dataclasses.fields(tree):
-        value = getattr(tree, field.name)
-        if dataclasses.is_dataclass(value):
-            _without_later_defaults(value, values[field.name])
-        elif field.metadata == LATER and value == field.default:
-            del values[field.name]
-    return values
+    """Return the tree as nested dicts of JSON values; tuples become lists."""
+    return _plain(dataclasses.asdict(tree))
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:

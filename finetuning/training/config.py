@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.kernels import KERNELS
-from albert_tf.runtime import settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.devices import PRECISIONS
 from albert_tf.runtime.errors import ConfigError
@@ -68,9 +67,7 @@ class TrainingConfig(Bounded):
     threshold_share: Annotated[float, between("[0, 1)")] = 0.0
     threshold_per_label: bool = False
     precision: Annotated[str, one_of(*PRECISIONS)] = "auto"
-    kernels: Annotated[str, one_of(*KERNELS)] = dataclasses.field(
-        default="auto", metadata=settings.LATER
-    )
+    kernels: Annotated[str, one_of(*KERNELS)] = "auto"
 
     def check_batch(self, replicas: int) -> None:
         """Check that the batch can be divided among the replicas and the parts of each.

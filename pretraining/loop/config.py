@@ -77,9 +77,7 @@ class LoopConfig(Bounded):
     keep_checkpoints: Annotated[int, POSITIVE] = 3
     export: str = "none"
     deterministic: bool = True
-    kernels: Annotated[str, one_of(*KERNELS)] = dataclasses.field(
-        default="auto", metadata=settings.LATER
-    )
+    kernels: Annotated[str, one_of(*KERNELS)] = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()

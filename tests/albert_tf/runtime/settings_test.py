@@ -172,15 +172,3 @@ def test_of_lists_the_differing_entries_alone_are_named():
 
 def test_far_from_every_key_lists_them_all():
     assert settings.unknown_key("qqq", ["b", "a"]) == "unknown key `qqq`. Valid keys: a, b."
-
-
-@dataclasses.dataclass(frozen=True)
-class Newer:
-    old: int = 1
-    new: str = dataclasses.field(default="a", metadata=settings.LATER)
-
-
-def test_a_later_field_is_written_if_it_is_set():
-    assert settings.to_dict(Newer()) == {"old": 1}
-    assert settings.to_dict(Newer(new="b")) == {"old": 1, "new": "b"}
-    assert settings.from_dict(Newer, {"old": 2}) == Newer(2)

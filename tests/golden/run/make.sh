@@ -52,9 +52,9 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401
 
 import albert_tf
+from data.objectives.masking import MaskingConfig
 from data.objectives.registry import ObjectiveConfig
 from data.pipeline.batches import Records, training_batches
-from data.pipeline.masking import MaskingConfig
 
 texts = ["A run that was stopped is taken up again.", "Él lee “Ñandú” à la crème brûlée",
          "apple 😀 pear 👩‍🔬", "第一回 红楼梦", ""]
