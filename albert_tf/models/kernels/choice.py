@@ -19,7 +19,7 @@ TRAINING = {"CPU": CpuKernels(), "GPU": PLAIN, "TPU": TpuKernels(), "XLA": Fused
 
 
 def choose(training: bool, name: str = "auto") -> Kernels:
-    """Return the operations for the device that is traced for now.
+    """Return the operations for the device that the present trace is for.
 
     Args:
       training: True for gradients.
