@@ -47,7 +47,7 @@ def refuse_python() -> NoReturn:
     message = (
         f"albert_tf needs Python 3.11, 3.12 or 3.13. Received: {platform.python_version()} "
         f"({sys.executable}). Install one of them (https://www.python.org/downloads, or `uv python "
-        "install 3.13`), and make an environment with it (docs/installation.md)."
+        "install 3.13`), and make an environment with it."
     )
     if is_command():
         print(message, file=sys.stderr)

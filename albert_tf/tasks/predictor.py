@@ -115,7 +115,7 @@ def task_of(path: str) -> TaskSettings:
     """
     if is_saved_model(path):
         raise InputError(
-            f"{path!r} is an export: call its signature, as examples/ask.py does, or pass the run "
+            f"{path!r} is an export: call a signature of tf.saved_model.load(PATH), or pass the run "
             "that it was exported from."
         )
     run = RunDir(path)

@@ -130,7 +130,7 @@ def test_no_classifier_s_run(pretrained):
 
 def test_an_export_is_called_by_its_signature(tmp_path):
     (tmp_path / "saved_model.pb").touch()
-    with pytest.raises(InputError, match="is an export: call its signature, .* or pass the run"):
+    with pytest.raises(InputError, match="is an export: call a signature of .*, or pass the run"):
         albert_tf.load_predictor(str(tmp_path))
 
 
