@@ -12,7 +12,8 @@ making these is not timed.
 The output is one JSON line about the machine and one per system and load. `p50_ms` is wall-clock
 time; 20 or more rounds add `p95_ms`, 100 or more `p99_ms`. `texts_per_s` is all texts over the
 wall-clock time of all measured rounds. `cpu_ms` is the median CPU time, and `ratios` are `cpu_ms`
-over that of each other peer and of `before`.
+over that of each other peer and of `before`. Six or more rounds add `of_before`, the median of the
+ratios of `ours` to `before`, round by round, between the ends of its 95 % interval.
 
 The loads are 1 or 32 texts of 10 pieces, 1 or 32 texts of --seq_length, and `mixed`, 24 texts of 10
 pieces and 8 of --seq_length. `alone_difference` is the largest difference between a probability in
@@ -184,17 +185,17 @@ def _alone_difference(worker: Worker, texts: list[str]) -> float:
 def _line(name: str, load: str, count: int, answers: dict[str, list[dict]]) -> dict:
     """Return the line of a system; the first of its answers is the warm-up."""
     wall = [answer["wall_ms"] for answer in answers[name][1:]]
-    cpu = {
-        system: statistics.median(answer["cpu_ms"] for answer in found[1:])
-        for system, found in answers.items()
-    }
+    times = {system: [row["cpu_ms"] for row in rows[1:]] for system, rows in answers.items()}
+    cpu = {system: statistics.median(values) for system, values in times.items()}
     peers = [peer for peer in (*PEERS, BEFORE) if peer in answers and peer != name]
+    is_compared = name == "ours" and BEFORE in times
     return (
         {"system": name, "load": load}
         | workers.percentiles(wall)
         | workers.throughput(count * len(wall), wall)
         | {"cpu_ms": round(cpu[name], 2)}
         | {"ratios": {peer: round(cpu[name] / cpu[peer], 3) for peer in peers}}
+        | (workers.paired_ratio(times[name], times[BEFORE]) if is_compared else {})
     )
 
 

@@ -10,7 +10,8 @@ the model's own shapes). `share_of_limit` is the time that the step's products t
 padding included, over `ms`. `first_step_s` is the CPU time to build a system and run its first
 step, without imports. `peak_rss_mb` is the peak of the process's memory. A peer that is not
 installed gets a line with `absent`. --before is the checkout of another version, which is measured
-as `before`.
+as `before`; six or more rounds add `of_before`, the median of the ratios of ours to it, round by
+round, between the ends of its 95 % interval.
 
 The shapes are base128 and large128 (8 x 128), base512 (2 x 512), small128 (H 256, 6 layers; 32 x
 128) and laptop64 (32 x 64, the size of the experiment `laptop` with the paper's block, which every
@@ -26,7 +27,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import IO, Annotated, Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.commands import CommandOptions, option, run
 from albert_tf.runtime.errors import InputError
 from benchmarks.systems import SYSTEMS
-from benchmarks.workers import check_checkout, cpu
+from benchmarks.workers import check_checkout, cpu, paired_ratio
 from benchmarks.workloads import WORKLOADS, Workload, batch_of_records, step_flops
 
 PRECISIONS = ("float32", "mixed_bfloat16")
@@ -131,6 +132,7 @@ def measure(options: StepTimeOptions) -> list[dict]:
             | _against_limit(name, workload, times[name], limit_gflops)
             | {"real_pieces_per_s": round(share * pieces / times[name])}
             | {"ratios": _ratios(times, times[name])}
+            | (paired_ratio(seconds[name], seconds[BEFORE]) if _is_ours(name, seconds) else {})
             | {"first_step_s": round(worker.first["cpu_s"], 2)}
             | {"first_loss": round(worker.first["result"], 3)}
             | worker.end()
@@ -198,6 +200,10 @@ def _against_limit(name: str, workload: Workload, seconds: float, limit_gflops: 
         "matrix_limit_gflops": round(limit_gflops, 1),
         "share_of_limit": round(flops / 1e9 / limit_gflops / seconds, 4),
     }
+
+
+def _is_ours(name: str, systems: Collection[str]) -> bool:
+    return name == "ours" and BEFORE in systems
 
 
 def _ratios(times: Mapping[str, float], seconds: float) -> dict[str, float]:

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import math
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -133,6 +135,21 @@ def percentiles(times_ms: Sequence[float]) -> dict[str, float]:
         for percent, required in _PERCENTILES
         if len(ordered) >= required
     }
+
+
+def paired_ratio(ours: Sequence[float], others: Sequence[float]) -> dict[str, list[float]]:
+    """Return `of_before`: the median of the rounds' ratios between the ends of its 95 % interval.
+
+    The ends are order statistics, so no distribution is assumed; empty for fewer than six rounds.
+    """
+    ratios = sorted(our / other for our, other in zip(ours, others, strict=True))
+    count, tail, rank = len(ratios), 0.0, 0
+    while (tail := tail + math.comb(count, rank) / 2**count) <= 0.025:
+        rank += 1
+    if not rank:
+        return {}
+    ends = ratios[rank - 1], statistics.median(ratios), ratios[-rank]
+    return {"of_before": [round(ratio, 4) for ratio in ends]}
 
 
 def throughput(count: int, wall_ms: Sequence[float]) -> dict[str, float]:

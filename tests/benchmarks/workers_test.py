@@ -20,6 +20,14 @@ def test_percentiles_are_of_enough_rounds(rounds, percentiles):
     assert workers.percentiles(range(rounds, 0, -1)) == percentiles
 
 
+def test_the_interval_of_a_ratio_is_of_order_statistics():
+    # P(Bin(20, 1/2) <= 5) = 0.0207 <= 0.025 < P(<= 6): the 6th smallest and the 6th largest.
+    ours = [10 + round for round in range(20)]
+    assert workers.paired_ratio(ours, [10] * 20) == {"of_before": [1.5, 1.95, 2.4]}
+    assert workers.paired_ratio(ours[:6], [10] * 6) == {"of_before": [1.0, 1.25, 1.5]}
+    assert workers.paired_ratio(ours[:5], [10] * 5) == {}
+
+
 def test_throughput_counts_every_round():
     # 20 rounds of 4 texts took 1 + ... + 20 = 210 ms.
     assert workers.throughput(20 * 4, range(1, 21)) == {"texts_per_s": round(80 / 0.210, 1)}
