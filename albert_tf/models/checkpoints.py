@@ -25,6 +25,7 @@ Shapes = Mapping[str, Sequence[int]]  # weight name -> shape
 # Tracked by a compiled model in addition to its weights.
 _NOT_WEIGHTS = {".OPTIMIZER_SLOT", "optimizer", "keras_api"}
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # suffix of variable names in a tf.train.Checkpoint
+_EXPORTED = re.compile(f"variables/[0-9]+{_VALUE}")  # weights of an exported encoder, in order
 # Raised by TensorFlow for a file that is truncated or has flipped bits, including bits of names.
 DAMAGE = (tf.errors.OpError, AssertionError, IndexError, RuntimeError, ValueError)
 # TensorFlow reads from a path as from a glob; with these characters, it does not match itself.
@@ -261,31 +262,32 @@ def tracked_parts(root: Any) -> Iterator[tuple[str, object]]:
 
 
 def read_exported(encoder: tf_keras.Model, path: str) -> None:
-    """Load the weights of an exported encoder into `encoder`.
+    """Load the weights of an exported encoder into `encoder`, without its graphs.
 
     Raises:
       InputError: the SavedModel is damaged, or is not an encoder of the same shape.
     """
     with readable(path) as folder:
         try:
-            exported = tf.saved_model.load(folder)
-        except RuntimeError:  # it needs operations of tensorflow_text, so it takes text, not ids
-            exported = None
-        except Exception as error:  # a damaged file can raise any type
+            reader = tf.train.load_checkpoint(os.path.join(folder, "variables", "variables"))
+            names = [n for n in reader.get_variable_to_shape_map() if _EXPORTED.fullmatch(n)]
+            names.sort(key=lambda name: int(name.split("/")[1]))
+            values = [reader.get_tensor(name) for name in names]
+        except DAMAGE as error:
             raise InputError(
                 f"{path!r} must be an intact SavedModel: {textwrap.shorten(str(error), 200)}. Copy "
                 "or export it again."
             ) from None
-    if not callable(exported) or not hasattr(exported, "variables"):
+    if not values:
         raise InputError(
             f"{path!r} is a SavedModel but not an encoder. Pass the run folder that it was "
             "exported from, or export that run with --kind=encoder."
         )
-    set_variables(encoder, exported.variables, path)
+    set_variables(encoder, values, path)
 
 
-def set_variables(encoder: tf_keras.Model, values: list[tf.Variable], path: str) -> None:
-    """Copy `values`, the variables of an exported encoder, into `encoder.variables` in order.
+def set_variables(encoder: tf_keras.Model, values: Sequence[Any], path: str) -> None:
+    """Copy `values`, arrays or variables of an exported encoder, into `encoder.variables` in order.
 
     Raises:
       InputError: the numbers or the shapes of the variables differ.

@@ -115,8 +115,8 @@ def task_of(path: str) -> TaskSettings:
     """
     if is_saved_model(path):
         raise InputError(
-            f"{path!r} is an export: call a signature of tf.saved_model.load(PATH), or pass the run "
-            "that it was exported from."
+            f"{path!r} is an export: call a signature of tf.saved_model.load(PATH), or pass the "
+            "run that it was exported from."
         )
     run = RunDir(path)
     kind = KINDS.get(run.kind() or "")

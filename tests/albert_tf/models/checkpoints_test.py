@@ -233,12 +233,24 @@ def test_an_export_without_extras(exported, tmp_path):
     assert "assets.extra" in one_line(load_encoder, path)
 
 
-def test_an_export_whose_graph_names_no_node_of_it(exported, tmp_path):
-    folder = tmp_path / "export"
-    shutil.copytree(exported, folder)
-    graph = folder / "saved_model.pb"
-    graph.write_bytes(graph.read_bytes().replace(b"strided_slice/stack", b"strided_slice/stuck", 1))
-    assert "must be an intact SavedModel" in one_line(load_encoder, str(folder))
+@pytest.mark.parametrize("damage", [lambda old: old[:100], lambda old: old[::-1]])
+def test_an_export_with_damaged_weights(exported, tmp_path, damage):
+    path = shutil.copytree(exported, tmp_path / "1").as_posix()
+    for name in ("index", "data-00000-of-00001"):
+        with open(os.path.join(path, "variables", f"variables.{name}"), "r+b") as file:
+            content = damage(file.read())
+            file.seek(0)
+            file.truncate()
+            file.write(content)
+    assert "must be an intact SavedModel" in one_line(load_encoder, path)
+
+
+def test_the_weights_of_an_export_are_read_without_its_graphs(exported, inputs, tmp_path):
+    path = shutil.copytree(exported, tmp_path / "1").as_posix()
+    with open(os.path.join(path, "saved_model.pb"), "wb"):
+        pass
+    ours, theirs = load_encoder(path)(inputs), load_encoder(exported)(inputs)
+    np.testing.assert_array_equal(ours["pooled_output"], theirs["pooled_output"])
 
 
 def test_set_variables_refuses_other_shapes(tiny):
