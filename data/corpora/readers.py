@@ -22,7 +22,7 @@ from data.corpora.sentences import normalize_blanks, sentences_of
 from data.corpora.texts import OpenText, is_blank, texts_of
 from data.records import locations
 
-_DOC_OPEN = re.compile(r'<doc\b(?:.*?\btitle="(.*)")?[^>]*>\s*')
+_DOC, _TITLE = re.compile(r"<doc\b"), re.compile(r'\btitle="')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,9 +125,9 @@ def _read_wikiextractor(source: CorpusSource) -> Iterator[Document]:
         has_lines = False
         lines = (line for block in file.blocks() for line in block.split("\n"))
         for number, line in enumerate(lines, start=1):
-            if opening := _DOC_OPEN.fullmatch(line):
+            if (opening := _title(line)) is not None:
                 _require_closed(name, opened)
-                title, opened, has_lines = html.unescape(opening[1] or ""), number, False
+                title, opened, has_lines = html.unescape(opening), number, False
             elif not opened:
                 _require_blank(line, f"{name}:{number}")
             elif line.strip() == "</doc>":
@@ -138,6 +138,20 @@ def _read_wikiextractor(source: CorpusSource) -> Iterator[Document]:
                 for part in text.add(line):
                     yield Document(part, name)
         _require_closed(name, opened)
+
+
+def _title(line: str) -> str | None:
+    """Return the title in a line that opens a document, None for any other line.
+
+    A title may hold quotes and angle brackets. The time is linear in the line.
+    """
+    if not _DOC.match(line) or not (line := line.rstrip()).endswith(">"):
+        return None
+    if begin := _TITLE.search(line):
+        title, quote, rest = line[begin.end() :].rpartition('"')
+        if quote and rest.index(">") == len(rest) - 1:
+            return title
+    return "" if line.index(">") == len(line) - 1 else None
 
 
 def _require_blank(line: str, location: str) -> None:

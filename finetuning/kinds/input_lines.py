@@ -18,7 +18,7 @@ _DATA = re.compile(  # of JSON or Python
     r"\[?\s*\{.*"  # begins as an object or a list of objects
     r'|"\w+"\s*:.*'  # begins within an object
     r"|\[\s*(\".*|'.*'\s*\],?)"  # begins as a list of texts in JSON, or is one in Python
-    r"|[\[\]{},\s]*[\[\]{}][\[\]{},\s]*",  # has only brackets
+    r"|(?=[,\s]*[\[\]{}])[\[\]{},\s]*",  # has only brackets
     re.DOTALL,
 )
 

@@ -13,6 +13,7 @@ import zipfile
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from data.corpora import readers
 from data.corpora.corpus import (
     Document,
     NumberedCorpus,
@@ -425,3 +426,22 @@ def test_the_split_of_a_text_never_changes():
         document = Document(text, "a.txt")
         assert split_of(document, share + 1e-3) == "heldout"
         assert split_of(document, share - 1e-3) == "train"
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ('<doc id="1" title="A "b" <i>c</i>" x="2"> ', 'A "b" <i>c</i>" x="2'),
+        ('<doc id="1">\r', ""),
+        ('<doc subtitle="a">', ""),
+        ("<doc>", ""),
+        ('<doc title="a> b', None),
+        ("<doc> text>", None),
+        ("<document>", None),
+        ('<doc title="a">b">', 'a">b'),
+        ("<doc" + ' title="' * 100_000, None),
+        ("<doc" + ' title="' * 100_000 + ">", ' title="' * 99_998 + " title="),
+    ],
+)
+def test_a_line_that_opens_a_document_has_a_title(line: str, title: str | None):
+    assert readers._title(line) == title

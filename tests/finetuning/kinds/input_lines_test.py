@@ -65,6 +65,11 @@ def test_what_is_a_text(text: str):
     assert read_line(text, SINGLE, "in", 1)[0].first == text
 
 
+def test_a_long_line_of_brackets_is_read_in_linear_time():
+    # Quadratic time, by trying each bracket as the last one, would be hours.
+    assert read_line("[" * 2_000_000 + "x", SINGLE, "in", 1)[0].first
+
+
 def test_what_is_an_object():
     with pytest.raises(InputError, match=r"JSON object \(NaN is not a JSON value; leave it out\)"):
         read_line('{"text": NaN}', SINGLE, "in", 1)
