@@ -197,8 +197,7 @@ def predicting_lines(task: str) -> Command:
 
     def command(at: Place) -> None:
         run, lines = f"{at.world}/{task}_run", f"{at.damaged}/{task}.jsonl"
-        with mock.patch.object(predict, "load_predictor", _loaded):
-            predict.main(predict.PredictOptions(run, lines, f"{at.empty}/new"))
+        predict.main(predict.PredictOptions(run, lines, f"{at.empty}/new"), load=_loaded)
 
     return command
 
@@ -209,8 +208,7 @@ def reading(task: str) -> tuple[Command, ...]:
     def part(at: Place) -> None:
         run = f"{at.world}/{task}_run"
         options = predict.PredictOptions(run, data_dir=at.damaged, part="train", dry_run=True)
-        with mock.patch.object(predict, "load_predictor", _loaded):
-            predict.main(options)
+        predict.main(options, load=_loaded)
 
     def planned(at: Place) -> None:
         table.main(table_options(at.world, task, f"{at.empty}/new", at.damaged, dry_run=True))
