@@ -1,6 +1,6 @@
 """Layers whose weights are constants of the graph, for exports that compute in bfloat16."""
 
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -23,8 +23,6 @@ class ConstantStack:
     (docs/findings.md, "How fast does it serve?").
     """
 
-    built = True
-
     def __init__(self, stack: SharedStack) -> None:
         self._layers = [_constant_layer(block, stack.compute_dtype) for block in stack.blocks]
         self._numbers = stack.block_of_layer
@@ -32,8 +30,9 @@ class ConstantStack:
         if (norm := stack.output_layer_norm) is not None:
             self._norm = Norm(norm.gamma.numpy(), norm.beta.numpy(), norm.epsilon)
 
-    def __call__(
+    def run(
         self,
+        ops: Kernels,
         x: tf.Tensor,
         mask: tf.Tensor,
         key: None = None,
@@ -41,14 +40,13 @@ class ConstantStack:
         num_layers: int | None = None,
         first_only: bool = False,
     ) -> list[tf.Tensor]:
-        """Return the output of the last layer, in a list; `SharedStack` has the arguments."""
+        """Return the output of the last layer, in a list; `SharedStack` has the arguments.
+
+        Outside training, all operations are plain.
+        """
         assert not training
         x = run_in_loops(self._layers, self._numbers[:num_layers], x, mask, first_only)
         return [self.normalized(x)]
-
-    def run(self, ops: Kernels, *args: Any) -> list[tf.Tensor]:
-        """Return the same: outside training, all operations are plain."""
-        return self(*args)
 
     def inference_layers(self) -> list[Layer]:
         """Return each distinct layer."""

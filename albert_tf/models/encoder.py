@@ -103,18 +103,22 @@ class AlbertEncoder(ConfiguredModel):
         if training and (config.hidden_dropout or config.attention_dropout):
             key = common.new_dropout_key() if dropout_key is None else dropout_key
         ops = choose(training, kernels)
-        x = common.run(self.embeddings, ops, inputs, common.fold_in(key, 0), training)  # [B, S, H]
+        x = self.embeddings.run(ops, inputs, common.fold_in(key, 0), training)  # [B, S, H]
         mask = additive_mask(inputs["input_mask"])
         stack_key = common.fold_in(key, 1)
         if skip_padding and training and not (config.hidden_dropout or config.rematerialize):
             ops = ops.skipping_padding(inputs["input_mask"])
-        given = x, mask, stack_key, training, num_layers, pooled_only
-        outputs = common.run(self.stack, ops, *given)
+        outputs = self.stack.run(ops, x, mask, stack_key, training, num_layers, pooled_only)
         pooled = {"pooled_output": self.pool(outputs[-1])}
         if pooled_only:
             return pooled
         sequence = tf.cast(outputs[-1], tf.float32)
         return pooled | {"sequence_output": sequence, "encoder_outputs": outputs}
+
+    def build(self, input_shape: object) -> None:
+        """Create the variables, so that the layers can compute with any operations."""
+        common.build((self.embeddings, self.stack, self.pooler), self.config.hidden_size)
+        self.built = True
 
     def pool(self, hidden: tf.Tensor) -> tf.Tensor:
         """Return tanh(dense(first position)) of a layer's output [B, S, H]: float32 [B, H]."""

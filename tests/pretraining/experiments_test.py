@@ -82,11 +82,7 @@ def test_sizes_are_those_of_built_models(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tf_keras.layers.Layer, "add_weight", without_memory)
     for config in {row.config().model.replace(hidden_dropout=0.0) for row in ROWS.values()}:
         sizes.clear()
-        encoder = AlbertEncoder(config)
-        encoder.embeddings.build(None)
-        encoder.embeddings.layer_norm.build([config.embedding_size])
-        encoder.stack.build(None)
-        encoder.pooler.build([config.hidden_size])
+        AlbertEncoder(config).build(None)
         assert sum(sizes) == config.param_count()
 
 

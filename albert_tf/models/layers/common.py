@@ -79,21 +79,12 @@ def layer_norm(eps: float, name: str) -> tf_keras.layers.LayerNormalization:
 
 
 def build(layers: Iterable[tf_keras.layers.Layer], width: int) -> None:
-    """Create the variables of layers whose input is [M, width], under the layers' names."""
+    """Create the variables of layers whose input is [B, S, width], under the layers' names."""
     for layer in layers:
         if layer.built:
             continue
         with tf.name_scope(layer.name):
-            layer.build([None, width])
-
-
-def run(layer: Any, ops: Kernels, *args: Any) -> Any:
-    """Return `layer.run(ops, *args)`, after Keras has created the layer's weights by a first call.
-
-    Keras can save a model only if the arguments of all calls of layers are plain values, so it must
-    not see `ops`.
-    """
-    return layer.run(ops, *args) if layer.built else layer(*args)
+            layer.build([None, None, width])
 
 
 def residual(

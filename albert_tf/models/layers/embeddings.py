@@ -38,8 +38,8 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
         self.type_embeddings = self._table("type_embeddings", config.type_vocab_size)
         if config.positions == "learned":
             self.position_embeddings = self._table("position_embeddings", config.max_positions)
-        if self.projection is not None:
-            common.build((self.projection,), config.embedding_size)
+        projections = () if self.projection is None else (self.projection,)
+        common.build((self.layer_norm, *projections), config.embedding_size)
         super().build(input_shape)
 
     def _table(self, name: str, rows: int) -> tf.Variable:

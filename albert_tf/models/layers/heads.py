@@ -36,6 +36,8 @@ class MlmHead(ConfigMixin, Float32Layer):
         self.bias = self.add_weight(
             name="output_bias", shape=(self.config.vocab_size,), initializer="zeros"
         )
+        common.build((self.transform,), self.config.hidden_size)
+        common.build((self.layer_norm,), self.config.embedding_size)
         super().build(input_shape)
 
     def call(
@@ -83,6 +85,11 @@ class PairHead(ConfigMixin, Float32Layer):
         super().__init__(config, name=name, **kwargs)
         self.num_classes = num_classes
         self.dense = common.dense(config, num_classes, "dense")
+
+    def build(self, input_shape: object) -> None:
+        """Create the variables."""
+        common.build((self.dense,), self.config.hidden_size)
+        super().build(input_shape)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""

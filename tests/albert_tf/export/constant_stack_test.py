@@ -9,6 +9,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from albert_tf.export.constant_stack import ConstantStack, with_constants
 from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.kernels.interface import PLAIN
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.shared_stack import SharedStack
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -59,7 +60,7 @@ def test_layers_compute_the_same(tiny, changes, dtype, tolerance):
     for depth in (1, 2, None):
         wanted = outputs[(depth or 0) - 1]
         for first_only, positions in ((False, wanted), (True, wanted[:, :1])):
-            call = functools.partial(constant, num_layers=depth, first_only=first_only)
+            call = functools.partial(constant.run, PLAIN, num_layers=depth, first_only=first_only)
             specs = [tf.TensorSpec([None, None, x.shape[2]], x.dtype), tf.TensorSpec(None)]
             (output,) = tf.function(call, input_signature=specs, autograph=False)(x, mask)
             close(output, positions, tolerance)
