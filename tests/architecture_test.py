@@ -319,6 +319,16 @@ def test_kernels_know_no_layer():
     assert not found, "\n".join(found)
 
 
+def test_only_the_call_of_a_model_chooses_kernels():
+    callers = [
+        dotted(path)
+        for package in ("albert_tf", "data", "pretraining", "finetuning")
+        for path in sources(package)
+        if any(edge.module.startswith(f"{KERNELS}.choice") for edge in imports_of(path))
+    ]
+    assert callers == [f"{MODELS}.configured_model"]
+
+
 @pytest.mark.parametrize(
     ("package", "text", "caught"),
     [

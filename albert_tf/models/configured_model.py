@@ -4,17 +4,26 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
+import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.checkpoints import tracked_parts
 from albert_tf.models.config import PRESETS, AlbertConfig
+from albert_tf.models.kernels.choice import choose
+from albert_tf.models.kernels.interface import Kernels
+from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import ConfigError
 
+Outputs = dict[str, tf.Tensor | list[tf.Tensor]]
+
 
 class ConfiguredModel(ConfigMixin, tf_keras.Model):
     """A model that Keras can save and rebuild, with weights loaded from a path or new ones.
+
+    A call chooses the operations for its device, and `run` passes them down. Keras sees only plain
+    arguments, without which it cannot save a model.
 
     Args:
       config: the configuration of the model.
@@ -25,6 +34,38 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
     def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.unroll = unroll
+
+    def layers_in_order(self) -> tuple[tf_keras.layers.Layer, ...]:
+        """Return the layers that have variables, in the order in which these are created."""
+        raise NotImplementedError
+
+    def build(self, input_shape: object) -> None:
+        """Create the variables, so that the layers can compute with any operations."""
+        common.build(self.layers_in_order(), self.config.hidden_size)
+        self.built = True
+
+    @tf.autograph.experimental.do_not_convert  # nothing to convert, but trying takes seconds
+    def call(
+        self,
+        inputs: Mapping[str, tf.Tensor],
+        training: bool = False,
+        dropout_key: common.DropoutKey | None = None,
+        kernels: str = "auto",
+        **options: Any,
+    ) -> Outputs:
+        """Return the result of `run` with the operations for this device; see the class."""
+        return self.run(choose(training, kernels), inputs, training, dropout_key, **options)
+
+    def run(
+        self,
+        ops: Kernels,
+        inputs: Mapping[str, tf.Tensor],
+        training: bool,
+        dropout_key: common.DropoutKey | None,
+        **options: Any,
+    ) -> Outputs:
+        """Compute the outputs that the class describes with a set of operations."""
+        raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor, and the paths of the frozen layers."""

@@ -14,8 +14,8 @@ from albert_tf.models.checkpoints import (
     read_exported,
 )
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.configured_model import ConfiguredModel
-from albert_tf.models.kernels.choice import choose
+from albert_tf.models.configured_model import ConfiguredModel, Outputs
+from albert_tf.models.kernels.interface import Kernels
 from albert_tf.models.layers import common
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
@@ -83,18 +83,21 @@ class AlbertEncoder(ConfiguredModel):
         read_checkpoint(tf.train.Checkpoint(model=tf.train.Checkpoint(encoder=encoder)), path)
         return encoder
 
-    @tf.autograph.experimental.do_not_convert  # nothing to convert, but trying takes seconds
-    def call(
+    def layers_in_order(self) -> tuple[tf_keras.layers.Layer, ...]:
+        """Return embeddings, stack and pooler."""
+        return self.embeddings, self.stack, self.pooler
+
+    def run(  # type: ignore[override]  # its own options
         self,
+        ops: Kernels,
         inputs: Mapping[str, tf.Tensor],
-        training: bool = False,
-        dropout_key: common.DropoutKey | None = None,
+        training: bool,
+        dropout_key: common.DropoutKey | None,
         num_layers: int | None = None,
         skip_padding: bool = False,
         pooled_only: bool = False,
-        kernels: str = "auto",
-    ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
-        """Run the encoder; see the class for shapes and arguments."""
+    ) -> Outputs:
+        """Run the encoder with a set of operations; see the class for the other arguments."""
         config = self.config
         check_types(inputs, INPUTS)
         _check_shapes(inputs, config)
@@ -102,7 +105,6 @@ class AlbertEncoder(ConfiguredModel):
         key = None
         if training and (config.hidden_dropout or config.attention_dropout):
             key = common.new_dropout_key() if dropout_key is None else dropout_key
-        ops = choose(training, kernels)
         x = self.embeddings.run(ops, inputs, common.fold_in(key, 0), training)  # [B, S, H]
         mask = additive_mask(inputs["input_mask"])
         stack_key = common.fold_in(key, 1)
@@ -114,11 +116,6 @@ class AlbertEncoder(ConfiguredModel):
             return pooled
         sequence = tf.cast(outputs[-1], tf.float32)
         return pooled | {"sequence_output": sequence, "encoder_outputs": outputs}
-
-    def build(self, input_shape: object) -> None:
-        """Create the variables, so that the layers can compute with any operations."""
-        common.build((self.embeddings, self.stack, self.pooler), self.config.hidden_size)
-        self.built = True
 
     def pool(self, hidden: tf.Tensor) -> tf.Tensor:
         """Return tanh(dense(first position)) of a layer's output [B, S, H]: float32 [B, H]."""
@@ -135,9 +132,9 @@ def call_symbolically(model: tf_keras.Model, names: Iterable[str], *shape: int) 
 
     The call leaves no node, so that `model.output` is the output of the user's own call. In a graph
     that the caller has made, the inputs are zeros, and the variables are the graph's: they have no
-    values. Do nothing if the model is built.
+    values. Do nothing if the model has been called.
     """
-    if model.built:
+    if model.save_spec() is not None:
         return
     if tf.executing_eagerly():
         model({name: tf_keras.Input([*shape, None], dtype=tf.int32, name=name) for name in names})

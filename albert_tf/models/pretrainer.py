@@ -8,10 +8,10 @@ import tf_keras
 
 from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.configured_model import ConfiguredModel
+from albert_tf.models.configured_model import ConfiguredModel, Outputs
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically, check_types
 from albert_tf.models.head import HEADS, POOLED_OUTPUT, Head, load_heads, parse_heads
-from albert_tf.models.kernels.choice import choose
+from albert_tf.models.kernels.interface import Kernels
 from albert_tf.models.layers import common
 from albert_tf.models.layers.heads import MlmHead, PairHead
 from albert_tf.runtime import pretrained, settings
@@ -74,23 +74,25 @@ class AlbertPretrainer(ConfiguredModel):
         read_checkpoint(tf.train.Checkpoint(model=pretrainer), path)
         return pretrainer
 
-    @tf.autograph.experimental.do_not_convert  # nothing to convert, but trying takes seconds
-    def call(
+    def layers_in_order(self) -> tuple[tf_keras.layers.Layer, ...]:
+        """Return the encoder and the heads; another order would draw other initial weights."""
+        pooled_first = sorted(self.heads, key=lambda head: head.input != POOLED_OUTPUT)
+        return self.encoder, *(getattr(self, head.layer) for head in pooled_first)
+
+    def run(  # type: ignore[override]  # its own option
         self,
+        ops: Kernels,
         inputs: Mapping[str, tf.Tensor],
-        training: bool = False,
-        dropout_key: common.DropoutKey | None = None,
+        training: bool,
+        dropout_key: common.DropoutKey | None,
         labels: Mapping[str, tf.Tensor] | None = None,
-        kernels: str = "auto",
-    ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
-        """Run the encoder and the heads; see the class for shapes and arguments."""
+    ) -> Outputs:
+        """Run the encoder and the heads with a set of operations; see the class for the others."""
         check_types(inputs, (*INPUTS, "masked_lm_positions"))
-        outputs = self.encoder(
-            {name: inputs[name] for name in INPUTS},
-            training=training,
-            dropout_key=dropout_key,
-            skip_padding=labels is not None,  # losses with labels ignore padded positions
-            kernels=kernels,
+        encoder_inputs = {name: inputs[name] for name in INPUTS}
+        skip_padding = labels is not None  # losses with labels ignore padded positions
+        outputs = self.encoder.run(
+            ops, encoder_inputs, training, dropout_key, skip_padding=skip_padding
         )
         for head in self.heads:
             if head.input == POOLED_OUTPUT:
@@ -105,12 +107,13 @@ class AlbertPretrainer(ConfiguredModel):
             targets = labels["masked_lm_ids"], labels["masked_lm_weights"]
             # The exponent range of float16 is too small for gradients of logits.
             dtype = tf.bfloat16 if self.compute_dtype == "bfloat16" else tf.float32
-            outputs["mlm_sums"] = self.mlm_head(*rows, *targets, dtype, choose(training, kernels))
+            outputs["mlm_sums"] = self.mlm_head(*rows, *targets, dtype, ops)
         return outputs
 
     def create_weights(self) -> Self:
         """Create every weight by one symbolic call; return self."""
         call_symbolically(self, [*INPUTS, "masked_lm_positions"])
+        self.encoder.create_weights()  # Keras can save it by itself only after a call of its own
         return self
 
 

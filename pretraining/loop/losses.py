@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from albert_tf.models.kernels.choice import choose
-from albert_tf.models.kernels.interface import Kernels
+from albert_tf.models.kernels.plain import cross_entropy
 from data.objectives.objective import Objective
 from data.objectives.registry import ObjectiveConfig
 
@@ -14,9 +13,7 @@ SUMS = tuple(name for objective in OBJECTIVES for name in objective.sums)
 
 
 def pretraining_sums(
-    outputs: Mapping[str, tf.Tensor],
-    batch: Mapping[str, tf.Tensor],
-    ops: Kernels | None = None,
+    outputs: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
     """Return this replica's sums named as in `SUMS`, float32 scalars.
 
@@ -27,19 +24,17 @@ def pretraining_sums(
     return {
         name: value
         for objective in OBJECTIVES
-        for name, value in zip(objective.sums, _sums(objective, outputs, batch, ops), strict=True)
+        for name, value in zip(objective.sums, _sums(objective, outputs, batch), strict=True)
     }
 
 
-def losses_and_hits(
-    logits: tf.Tensor, labels: tf.Tensor, ops: Kernels | None = None
-) -> tuple[tf.Tensor, tf.Tensor]:
+def losses_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return cross-entropies, and 1 where the prediction is correct, float32 like `labels`.
 
-    `logits` have one axis more than `labels`, the last. `ops` are by default those of training.
+    `logits` have one axis more than `labels`, the last.
     """
     flat = tf.reshape(logits, [-1, logits.shape[-1]])
-    losses, is_right = (ops or choose(training=True)).cross_entropy(flat, tf.reshape(labels, [-1]))
+    losses, is_right = cross_entropy(flat, tf.reshape(labels, [-1]))
     shape = tf.shape(labels)
     return tf.reshape(losses, shape), tf.reshape(tf.cast(is_right, tf.float32), shape)
 
@@ -48,12 +43,11 @@ def _sums(
     objective: Objective,
     outputs: Mapping[str, tf.Tensor],
     batch: Mapping[str, tf.Tensor],
-    ops: Kernels | None,
 ) -> tuple[tf.Tensor, ...]:
     weights, computed = batch[objective.weights], outputs.get(f"{objective.head.name}_sums")
     if computed is not None:
         return (*tf.unstack(computed), tf.reduce_sum(weights))
-    losses, hits = losses_and_hits(outputs[objective.head.logits], batch[objective.labels], ops)
+    losses, hits = losses_and_hits(outputs[objective.head.logits], batch[objective.labels])
     return tuple(tf.reduce_sum(each) for each in (losses * weights, hits * weights, weights))
 
 

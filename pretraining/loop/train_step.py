@@ -8,7 +8,6 @@ import tensorflow as tf
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.head import POOLED_OUTPUT
-from albert_tf.models.kernels.choice import choose
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import OPTIMIZERS, LinearWarmupLinearDecay
 from albert_tf.optimization.adamw import AdamW
@@ -172,7 +171,6 @@ class TrainStep:
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the sums and gradients of a part."""
-        ops = choose(training=True, name=self.config.loop.kernels)
         with tf.GradientTape() as tape:
             outputs = self.model(
                 {name: batch[name] for name in MODEL_INPUTS},
@@ -181,7 +179,7 @@ class TrainStep:
                 labels=batch,
                 kernels=self.config.loop.kernels,
             )
-            sums = pretraining_sums(outputs, batch, ops)
+            sums = pretraining_sums(outputs, batch)
             loss = self._loss(sums, counts)
         # The word table's gradient is made of slices from the lookup and a dense part from the MLM
         # head. As slices, its norm would be wrong for rows that occur twice.

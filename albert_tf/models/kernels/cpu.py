@@ -54,10 +54,6 @@ class FusedKernels(Kernels):
         """Compute `Kernels.add_norm`."""
         return fused.add_dropout_norm(x, update, *norm, rate, key if rate else None)
 
-    def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Compute `Kernels.cross_entropy`."""
-        return fused.cross_entropy(logits, labels)
-
     def linear_cross_entropy(
         self,
         x: tf.Tensor,

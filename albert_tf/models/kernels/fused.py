@@ -89,21 +89,6 @@ def _column_sums(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.matmul(tf.ones([1, tf.shape(x)[0]], wide.dtype), wide)[0], x.dtype)
 
 
-def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Compute `Kernels.cross_entropy`."""
-
-    @tf.custom_gradient
-    def op(logits: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable]:
-        loss, total, is_right = xla.cross_entropy(logits, labels)
-
-        def gradient(upstream: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
-            return xla.cross_entropy_gradient(logits, labels, total, upstream)
-
-        return (loss, is_right), gradient
-
-    return op(logits)
-
-
 def linear_cross_entropy(
     x: tf.Tensor,
     table: tf.Tensor,

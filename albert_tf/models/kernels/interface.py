@@ -10,7 +10,13 @@ from typing import Any, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from albert_tf.models.kernels import rematerialize
-from albert_tf.models.kernels.plain import dropped, normalized_sum, rotation, shape_of
+from albert_tf.models.kernels.plain import (
+    cross_entropy,
+    dropped,
+    normalized_sum,
+    rotation,
+    shape_of,
+)
 
 # The hidden states between sub-layers, in a form that each set chooses: a layer only passes them
 # on. The plain one is [B * S, H], since the gradient of a three-dimensional product would be an
@@ -233,22 +239,6 @@ class Kernels:
         """
         return self
 
-    def cross_entropy(self, logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return -log softmax(logits)[label], and whether the label has the (first) largest logit.
-
-        Args:
-          logits: float32 [N, V].
-          labels: int32 [N].
-
-        Returns:
-          float32 [N], NaN where the label is not in [0, V), and bool [N].
-        """
-        is_valid = (labels >= 0) & (labels < tf.shape(logits)[-1])
-        known = tf.where(is_valid, labels, 0)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(known, logits)
-        is_right = tf.argmax(logits, -1, tf.int32) == labels
-        return tf.where(is_valid, losses, float("nan")), is_right
-
     def linear_cross_entropy(
         self,
         x: tf.Tensor,
@@ -274,7 +264,7 @@ class Kernels:
           largest, so that fewer predictions are correct.
         """
         logits = tf.nn.bias_add(tf.matmul(x, table, transpose_b=True), bias)
-        losses, is_right = self.cross_entropy(logits, labels)
+        losses, is_right = cross_entropy(logits, labels)
         right = tf.cast(is_right, tf.float32)
         return tf.stack([tf.reduce_sum(losses * weights), tf.reduce_sum(right * weights)])
 

@@ -91,3 +91,20 @@ def rotation(x: tf.Tensor, sign: float, to: Callable = tf.cast, axis: int = 2) -
     first, second = tf.split(tf.cast(x, tf.float32), 2, -1)
     rotated = [first * cosine - second * sine, second * cosine + first * sine]
     return to(tf.concat(rotated, -1), x.dtype)
+
+
+def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return -log softmax(logits)[label], and whether the label has the (first) largest logit.
+
+    Args:
+      logits: float32 [N, V].
+      labels: int32 [N].
+
+    Returns:
+      float32 [N], NaN where the label is not in [0, V), and bool [N].
+    """
+    is_valid = (labels >= 0) & (labels < tf.shape(logits)[-1])
+    known = tf.where(is_valid, labels, 0)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(known, logits)
+    is_right = tf.argmax(logits, -1, tf.int32) == labels
+    return tf.where(is_valid, losses, float("nan")), is_right

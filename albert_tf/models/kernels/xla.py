@@ -70,28 +70,6 @@ def gelu_gradient(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
     return round_to(tf.cast(upstream, tf.float32) * _gelu_and_slope(wide)[1], x.dtype)
 
 
-@program
-def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return losses, log-sum-exps and whether predictions are right, [N], of float32 [N, V]."""
-    largest = tf.reduce_max(logits, -1, keepdims=True)
-    total = tf.math.log(tf.reduce_sum(tf.exp(logits - largest), -1)) + largest[:, 0]
-    size = tf.shape(logits)[-1]
-    is_valid = (labels >= 0) & (labels < size)
-    own = tf.gather(logits, tf.where(is_valid, labels, 0), batch_dims=1)
-    first = tf.reduce_min(tf.where(logits == largest, tf.range(size), size), -1)
-    return tf.where(is_valid, total - own, float("nan")), total, first == labels
-
-
-@program
-def cross_entropy_gradient(
-    logits: tf.Tensor, labels: tf.Tensor, total: tf.Tensor, upstream: tf.Tensor
-) -> tf.Tensor:
-    """Return the gradient of the losses of `cross_entropy` with respect to the logits."""
-    is_label = tf.range(tf.shape(logits)[-1])[None] == labels[:, None]
-    probability = tf.exp(logits - total[:, None])
-    return (probability - tf.cast(is_label, tf.float32)) * upstream[:, None]
-
-
 def _row_sums(x: tf.Tensor) -> tf.Tensor:
     """Return the row sums of [M, N]: [M, 1].
 

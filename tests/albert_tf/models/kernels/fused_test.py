@@ -265,20 +265,6 @@ def test_affine_and_its_gradients(width, units):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4)
 
 
-def test_cross_entropy_and_its_gradient():
-    logits, labels = normal(7, 11), np.arange(7, dtype=np.int32)
-    plain = value_and_gradients(
-        lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x), logits
-    )
-    ours = value_and_gradients(lambda x: fused.cross_entropy(x, tf.constant(labels))[0], logits)
-    for left, right in zip(ours, plain, strict=True):
-        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
-    ties = tf.constant([[1.0, 3.0, 3.0], [1.0, 3.0, 3.0], [0.0, 0.0, 0.0], [2.0, 1.0, 0.0]])
-    losses, is_right = fused.cross_entropy(ties, tf.constant([1, 2, 3, -1]))
-    assert is_right.numpy().tolist() == [True, False, False, False]  # as argmax: the first
-    assert np.isfinite(losses.numpy()).tolist() == [True, True, False, False]
-
-
 @pytest.fixture(params=["CPU", "TPU"])
 def ops(request: pytest.FixtureRequest) -> Iterator[Kernels]:
     with target.tracing_for(request.param):
