@@ -11,7 +11,8 @@ Measured reasons (docs/findings.md has the numbers):
 """
 
 from albert_tf.models.kernels import KERNELS, target
-from albert_tf.models.kernels.cpu import CpuKernels, FusedKernels
+from albert_tf.models.kernels.cpu import CpuKernels
+from albert_tf.models.kernels.fused import FusedKernels
 from albert_tf.models.kernels.interface import PLAIN, Kernels
 from albert_tf.models.kernels.tpu import TpuKernels
 

@@ -22,8 +22,3 @@ def tracing_for(kind: str) -> Iterator[None]:
 def kind() -> str:
     """Return CPU, GPU, TPU or, if traced for it, XLA: one program for any device."""
     return _traced_for or devices.kind()
-
-
-def is_cpu() -> bool:
-    """Return True if code traced now will run on a CPU."""
-    return kind() == "CPU"

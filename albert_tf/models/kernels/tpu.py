@@ -7,7 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.models.kernels import tpu_operations, xla_internals
-from albert_tf.models.kernels.cpu import FusedKernels
+from albert_tf.models.kernels.fused import FusedKernels
 from albert_tf.models.kernels.interface import Norm, Projections
 from albert_tf.models.kernels.tpu_operations import Twins
 

@@ -9,8 +9,8 @@ read or its results are written. A pass of its own over [B, S, H] takes longer t
 - products are not rounded before float32 arithmetic, and gradients of weights are sums in float32;
 - a softmax is normalized after the product with the values, on a tensor of D instead of S columns.
 
-The functions equal those of `fused`, but for losses of more than LARGEST_EXCESS. Shapes are those
-of `albert_tf.models.layers`.
+The functions equal the plain ones, but for losses of more than LARGEST_EXCESS. Shapes are those of
+`albert_tf.models.layers`.
 """
 
 import re
@@ -262,7 +262,7 @@ def linear_cross_entropy(
     weights: tf.Tensor,
     dtype: tf.DType,
 ) -> tf.Tensor:
-    """Compute `fused.linear_cross_entropy`, with logits in float32 and one pass over them.
+    """Compute `Kernels.linear_cross_entropy`, with logits in float32 and one pass over them.
 
     A loss is the logarithm of the sum of exp(logit - the label's logit). The label's logit is known
     before the others, so the product adds the exponentials as it writes the logits.

@@ -1,12 +1,10 @@
 """Tests that the fused parts of training compute what the plain operations and their tape do."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.models.kernels import fused, target, xla
+from albert_tf.models.kernels import xla
 from albert_tf.models.kernels.choice import TRAINING
 from albert_tf.models.kernels.interface import PLAIN, Kernels, Norm
 from albert_tf.models.kernels.plain import rotation
@@ -14,6 +12,7 @@ from albert_tf.models.layers import common
 from albert_tf.runtime import devices
 
 KEY = tf.constant([11, 13])
+CPU = TRAINING["CPU"]
 
 
 @pytest.fixture(autouse=True, params=["compiled", "uncompiled"])
@@ -38,14 +37,16 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 def test_gelu_and_its_slope():
     x = np.linspace(-12, 12, 1001, dtype=np.float32)
     plain = value_and_gradients(lambda x: tf.nn.gelu(x, approximate=True), x)
-    for ours, theirs in zip(value_and_gradients(fused.gelu, x), plain, strict=True):
+    for ours, theirs in zip(
+        value_and_gradients(lambda x: CPU.activation(x, "gelu"), x), plain, strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
 def test_softmax_and_its_gradient():
     logits, mask = normal(3, 2, 5, 7), normal(3, 1, 1, 7, seed=1)
     plain = value_and_gradients(lambda x: tf.nn.softmax(x + mask), logits)
-    ours = value_and_gradients(lambda x: fused.softmax(x, tf.constant(mask)), logits)
+    ours = value_and_gradients(lambda x: CPU.softmax(x, tf.constant(mask)), logits)
     for left, right in zip(ours, plain, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-7)
 
@@ -61,7 +62,7 @@ def test_add_dropout_norm_and_its_gradients(rate):
         return (total - mean) / tf.sqrt(variance + 1e-3) * gamma + beta
 
     def ours(x, update, gamma, beta):
-        return fused.add_dropout_norm(x, update, gamma, beta, 1e-3, rate, key)
+        return CPU.add_norm(x, update, Norm(gamma, beta, 1e-3), rate, key)
 
     pairs = zip(
         value_and_gradients(ours, *inputs), value_and_gradients(by_tape, *inputs), strict=True
@@ -78,7 +79,7 @@ def test_layer_norm_alone():
         return (x - mean) / tf.sqrt(variance + 1e-3) * gamma + beta
 
     def ours(x, gamma, beta):
-        return fused.add_dropout_norm(x, None, gamma, beta, 1e-3, 0.0, None)
+        return CPU.add_norm(x, None, Norm(gamma, beta, 1e-3))
 
     pairs = zip(
         value_and_gradients(ours, *inputs), value_and_gradients(by_tape, *inputs), strict=True
@@ -94,7 +95,9 @@ def test_gated_gelu_and_its_gradient():
         return tf.nn.gelu(x[:, :8], approximate=True) * x[:, 8:]
 
     pairs = zip(
-        value_and_gradients(fused.gated_gelu, x), value_and_gradients(by_tape, x), strict=True
+        value_and_gradients(lambda x: CPU.gated_activation(x, "gelu"), x),
+        value_and_gradients(by_tape, x),
+        strict=True,
     )
     for left, right in pairs:
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
@@ -109,7 +112,7 @@ def test_rotation_is_a_product_of_complex_numbers():
     def by_tape(x):
         return rotation(x, 1.0)
 
-    ours, gradient = value_and_gradients(fused.rotate, x)
+    ours, gradient = value_and_gradients(CPU.rotate, x)
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(gradient, value_and_gradients(by_tape, x)[1], rtol=1e-4, atol=1e-4)
 
@@ -119,7 +122,7 @@ def test_rounding_to_bfloat16_is_tensorflows():
     exact_halves = (np.arange(2**16, dtype=np.uint32) << 16) + 0x8000
     x = np.concatenate([bits, exact_halves]).view(np.float32)
     x = np.concatenate([x[~np.isnan(x)], np.float32([0.0, -0.0, np.inf, -np.inf, np.nan])])
-    ours = tf.function(lambda x: xla.round_to(x, tf.bfloat16))(x)
+    ours = tf.function(lambda x: CPU.programs.round_to(x, tf.bfloat16))(x)
     expected = tf.bitcast(tf.cast(x, tf.bfloat16), tf.uint16)
     np.testing.assert_array_equal(tf.bitcast(ours, tf.uint16)[:-1], expected[:-1])
     assert np.isnan(tf.cast(ours, tf.float32)[-1])
@@ -131,17 +134,17 @@ def test_what_is_not_finite_is_seen_behind_every_program(bad):
     ones = tf.ones([2, 16], tf.bfloat16)
     scale = tf.ones([16]), tf.zeros([16])
     seen = {
-        "norm": fused.add_dropout_norm(x, ones, *scale, 1e-6, 0.0, None),
-        "softmax": fused.softmax(tf.abs(x)[None], tf.zeros([1, 1, 16])),
-        "gelu": fused.gelu(tf.abs(x)),
-        "gated": fused.gated_gelu(x),
-        "rotate": fused.rotate(x[None, None]),
-        "dropout": fused.dropout(x, 0.0, KEY),
-        "GELU's slope": xla.gelu_gradient(ones, x),
-        "gate's slope": xla.gated_gelu_gradient(ones, x[:, :8]),
-        "softmax's slope": xla.softmax_gradient(ones, x),
-        "norm's slope": xla.norm_gradient(ones, x, scale[0], None, ones, 1e-6, 0.0)[2],
-        "loss": fused.linear_cross_entropy(
+        "norm": CPU.add_norm(x, ones, Norm(*scale, 1e-6)),
+        "softmax": CPU.softmax(tf.abs(x)[None], tf.zeros([1, 1, 16])),
+        "gelu": CPU.activation(tf.abs(x), "gelu"),
+        "gated": CPU.gated_activation(x, "gelu"),
+        "rotate": CPU.rotate(x[None, None]),
+        "dropout": CPU.programs.dropout(x, 0.0, KEY),
+        "GELU's slope": CPU.programs.gelu_gradient(ones, x),
+        "gate's slope": CPU.programs.gated_gelu_gradient(ones, x[:, :8]),
+        "softmax's slope": CPU.programs.softmax_gradient(ones, x),
+        "norm's slope": CPU.programs.norm_gradient(ones, x, scale[0], None, ones, 1e-6, 0.0)[2],
+        "loss": CPU.linear_cross_entropy(
             tf.cast(x, tf.float32),
             tf.ones([3, 16]),
             tf.zeros([3]),
@@ -158,12 +161,16 @@ def test_bfloat16_in_and_out():
     x, update = (tf.cast(normal(3, 8, seed=seed), tf.bfloat16) for seed in (0, 1))
     ones, zeros = tf.ones([8]), tf.zeros([8])
     gradients = value_and_gradients(
-        lambda *args: fused.add_dropout_norm(*args, 1e-12, 0.1, KEY), x, update, ones, zeros
+        lambda x, update, gamma, beta: CPU.add_norm(x, update, Norm(gamma, beta, 1e-12), 0.1, KEY),
+        x,
+        update,
+        ones,
+        zeros,
     )
     half, full = tf.bfloat16, tf.float32
     assert [g.dtype for g in gradients] == [half, half, half, full, full]
-    assert fused.gated_gelu(x).dtype == fused.rotate(x[None, None]).dtype == half
-    assert fused.gelu(x).dtype == half
+    assert CPU.gated_activation(x, "gelu").dtype == CPU.rotate(x[None, None]).dtype == half
+    assert CPU.activation(x, "gelu").dtype == half
 
 
 def norm_of(ops, x, update, gamma, beta):
@@ -201,22 +208,20 @@ def test_bfloat16_gradients_are_those_of_the_plain_operations(operation, shapes)
         return [np.float32(tf.cast(x, tf.float32)) for x in (y, *gradients)]
 
     # Half a unit in the last place of the result is at most 2^-8 of it.
-    for ours, plain in zip(
-        results(TRAINING["CPU"], tf.bfloat16), results(PLAIN, tf.float32), strict=True
-    ):
+    for ours, plain in zip(results(CPU, tf.bfloat16), results(PLAIN, tf.float32), strict=True):
         assert np.linalg.norm(ours - plain) < 2**-8 * np.linalg.norm(plain)
 
 
 def test_dropout_of_a_shape_known_later_is_the_same():
     ones = np.ones([3, 2, 5, 700], np.float32)
     later = tf.function(
-        lambda x: fused.dropout(x, 0.5, KEY), [tf.TensorSpec([None] * 4)], autograph=False
+        lambda x: CPU.dropout(x, 0.5, KEY), [tf.TensorSpec([None] * 4)], autograph=False
     )
-    np.testing.assert_array_equal(later(ones), fused.dropout(tf.constant(ones), 0.5, KEY))
+    np.testing.assert_array_equal(later(ones), CPU.dropout(tf.constant(ones), 0.5, KEY))
 
 
 def test_dropout_passes_the_gradient_where_it_kept():
-    y, gradient = value_and_gradients(lambda x: fused.dropout(x, 0.25, KEY), np.ones([50, 40], "f"))
+    y, gradient = value_and_gradients(lambda x: CPU.dropout(x, 0.25, KEY), np.ones([50, 40], "f"))
     # y is 0 or 4/3; d sum(y^3) / dx = 3 y^2 * 4/3 where kept.
     np.testing.assert_allclose(gradient, np.where(y == 0, 0, 3 * (4 / 3) ** 3), rtol=1e-5)
 
@@ -229,10 +234,10 @@ def test_keys_positions_and_steps_are_independent():
         key = tf.constant([0, 7])
         for number in path:
             key = common.fold_in(key, number)
-        return fused.dropout(ones, 0.5, key).numpy() / 2
+        return CPU.dropout(ones, 0.5, key).numpy() / 2
 
     masks = [kept(*path) for path in ((), (0,), (1,), (2,), (0, 0), (0, 1), (1, 0), (1, 1))]
-    masks += [fused.dropout(ones, 0.5, tf.constant([0, step])).numpy() / 2 for step in (8, 9)]
+    masks += [CPU.dropout(ones, 0.5, tf.constant([0, step])).numpy() / 2 for step in (8, 9)]
     masks += [np.roll(masks[0], shift) for shift in (1, 2, 8, 64, 768)]
     correlations = np.corrcoef(masks)[np.triu_indices(len(masks), 1)]
     # A correlation of n independent bits has deviation 1 / sqrt(n); 105 pairs, five deviations.
@@ -250,7 +255,7 @@ def test_bfloat16_bias_gradient_is_a_sum_of_thousands(has_products, monkeypatch)
     with tf.GradientTape() as tape:
         tape.watch(bias)
         loss = tf.reduce_sum(
-            tf.cast(fused.affine(x, kernel, bias), tf.float32) * tf.constant(upstream)
+            tf.cast(CPU.affine(x, kernel, bias), tf.float32) * tf.constant(upstream)
         )
     exact = tf.cast(tf.constant(upstream), tf.bfloat16).numpy().astype(np.float64).sum(0)
     gradient = tf.cast(tape.gradient(loss, bias), tf.float64)
@@ -261,14 +266,13 @@ def test_bfloat16_bias_gradient_is_a_sum_of_thousands(has_products, monkeypatch)
 def test_affine_and_its_gradients(width, units):
     inputs = normal(6, width), normal(width, units, seed=1) / units, normal(units, seed=2)
     plain = value_and_gradients(lambda x, kernel, bias: x @ kernel + bias, *inputs)
-    for left, right in zip(value_and_gradients(fused.affine, *inputs), plain, strict=True):
+    for left, right in zip(value_and_gradients(CPU.affine, *inputs), plain, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4)
 
 
 @pytest.fixture(params=["CPU", "TPU"])
-def ops(request: pytest.FixtureRequest) -> Iterator[Kernels]:
-    with target.tracing_for(request.param):
-        yield TRAINING[request.param]
+def ops(request: pytest.FixtureRequest) -> Kernels:
+    return TRAINING[request.param]
 
 
 LINEAR = normal(400, 32), normal(500, 32, seed=1) / 4, normal(500, seed=2)

@@ -14,7 +14,7 @@ import tf_keras
 from albert_tf.models.config import FFNS, NORMS, POSITIONS, AlbertConfig
 from albert_tf.models.kernels import packing, target
 from albert_tf.models.kernels.choice import TRAINING, choose
-from albert_tf.models.kernels.cpu import FusedKernels
+from albert_tf.models.kernels.fused import FusedKernels
 from albert_tf.models.kernels.interface import PLAIN, Kernels
 from albert_tf.models.kernels.tpu import TpuKernels
 from albert_tf.models.pretrainer import AlbertPretrainer
