@@ -1,5 +1,7 @@
 """Layers whose weights are constants of the graph, for exports that compute in bfloat16."""
 
+import itertools
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -8,7 +10,7 @@ import tf_keras
 
 from albert_tf.models.kernels.interface import PLAIN, Kernels, Norm
 from albert_tf.models.layers.encoder_block import EncoderBlock
-from albert_tf.models.layers.shared_stack import Layer, SharedStack, run_in_loops
+from albert_tf.models.layers.shared_stack import InferenceLayer, SharedStack
 
 # In memory, constants take four to five times their size for each signature in use.
 LARGEST = 64 * 2**20
@@ -35,7 +37,7 @@ class ConstantStack:
         ops: Kernels,
         x: tf.Tensor,
         mask: tf.Tensor,
-        key: None = None,
+        dropout_key: None = None,
         training: bool = False,
         num_layers: int | None = None,
         first_only: bool = False,
@@ -48,7 +50,7 @@ class ConstantStack:
         x = run_in_loops(self._layers, self._numbers[:num_layers], x, mask, first_only)
         return [self.normalized(x)]
 
-    def inference_layers(self) -> list[Layer]:
+    def inference_layers(self) -> list[InferenceLayer]:
         """Return each distinct layer."""
         return self._layers
 
@@ -75,7 +77,7 @@ def with_constants(model: Model, largest: int = LARGEST) -> Model:
     return model
 
 
-def _constant_layer(block: EncoderBlock, dtype: str) -> Layer:
+def _constant_layer(block: EncoderBlock, dtype: str) -> InferenceLayer:
     """Return `block` as a `tf.function` that holds its weights as constants."""
 
     def values(part: NamedTuple) -> list[np.ndarray]:
@@ -84,7 +86,7 @@ def _constant_layer(block: EncoderBlock, dtype: str) -> Layer:
         return [*(tf.cast(each, dtype).numpy() for each in affine), gamma.numpy(), beta.numpy()]
 
     weights = (
-        block.attention.joined(block.attention.weight_tensors()),
+        block.attention.weight_tensors(PLAIN),
         block.feed_forward.weight_tensors(),
     )
     constants = [*values(weights[0]), *values(weights[1])]
@@ -100,3 +102,37 @@ def _constant_layer(block: EncoderBlock, dtype: str) -> Layer:
     return lambda x, mask, num_queries: layer(
         x, mask, tf.shape(x)[1] if num_queries is None else num_queries
     )
+
+
+def run_in_loops(
+    layers: Sequence[InferenceLayer],
+    numbers: Sequence[int],
+    x: tf.Tensor,
+    mask: tf.Tensor,
+    first_only: bool = False,
+) -> tf.Tensor:
+    """Return the output of the last layer, with a loop for each run of equal layers.
+
+    Layer i of the stack is `layers[numbers[i]]`. With `first_only`, return the output of the first
+    position. The last layer then stays in its loop, where constants are packed once, but the loop's
+    shape changes, which `jit_compile` cannot take.
+    """
+    length, begin = tf.shape(x)[1], 0
+    for number, run in itertools.groupby(numbers):
+        end = begin + len(list(run))
+        is_cut = first_only and end == len(numbers)
+
+        def step(
+            done: tf.Tensor,
+            x: tf.Tensor,
+            layer: InferenceLayer = layers[number],
+            is_cut: bool = is_cut,
+        ) -> tuple[tf.Tensor, tf.Tensor]:
+            num_queries = tf.where(done < len(numbers) - 1, length, 1) if is_cut else None
+            return done + 1, layer(x, mask, num_queries)
+
+        shape = tf.TensorShape([x.shape[0], None, x.shape[2]]) if is_cut else x.shape
+        shapes = tf.TensorShape([]), shape
+        _, x = tf.while_loop(lambda done, _, end=end: done < end, step, (begin, x), shapes)
+        begin = end
+    return x

@@ -54,7 +54,8 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
         **options: Any,
     ) -> Outputs:
         """Return the result of `run` with the operations for this device; see the class."""
-        return self.run(choose(training, kernels), inputs, training, dropout_key, **options)
+        ops = choose(training, kernels, self.unroll)
+        return self.run(ops, inputs, training, dropout_key, **options)
 
     def run(
         self,

@@ -2,7 +2,8 @@
 
 Measured reasons (docs/findings.md has the numbers):
 
-- Outside training, the plain operations run everywhere: there is no gradient to save.
+- Outside training, the plain operations run everywhere: there is no gradient to save. A model that
+  is not to be unrolled has its layers in a loop.
 - CPU (Zen 4 and AVX2): activation, dropout, LayerNorm and softmax with their gradients took a
   quarter of a step as TensorFlow's two dozen operations each, and padding is not computed.
 - XLA, one program for a whole step (PJRT on CPUs and GPUs): the same, in less memory than a tape.
@@ -14,21 +15,26 @@ from albert_tf.models.kernels import KERNELS, target
 from albert_tf.models.kernels.cpu import CpuKernels
 from albert_tf.models.kernels.fused import FusedKernels
 from albert_tf.models.kernels.interface import PLAIN, Kernels
+from albert_tf.models.kernels.looped import LoopedKernels
 from albert_tf.models.kernels.tpu import TpuKernels
 
 TRAINING = {"CPU": CpuKernels(), "GPU": PLAIN, "TPU": TpuKernels(), "XLA": FusedKernels()}
+LOOPED = LoopedKernels()
 
 
-def choose(training: bool, name: str = "auto") -> Kernels:
+def choose(training: bool, name: str = "auto", unroll: bool = True) -> Kernels:
     """Return the operations for the device that the present trace is for.
 
     Args:
       training: True for gradients.
       name: one of `kernels.KERNELS`; `plain` for TensorFlow's own operations on every device.
+      unroll: False for a loop over the layers outside training.
 
     Raises:
       ValueError: there is no such name.
     """
     if name not in KERNELS:
         raise ValueError(f"`kernels` must be one of {', '.join(KERNELS)}. Received: {name!r}.")
-    return TRAINING[target.kind()] if training and name == "auto" else PLAIN
+    if training:
+        return TRAINING[target.kind()] if name == "auto" else PLAIN
+    return PLAIN if unroll else LOOPED

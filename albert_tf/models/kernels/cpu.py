@@ -6,14 +6,7 @@ import tensorflow as tf
 
 from albert_tf.models.kernels import packing
 from albert_tf.models.kernels.fused import FusedKernels
-from albert_tf.models.kernels.interface import (
-    Hidden,
-    JoinedProjections,
-    Kernels,
-    Projections,
-    join_heads,
-    split_heads,
-)
+from albert_tf.models.kernels.interface import Hidden, Kernels, join_heads, split_heads
 from albert_tf.models.kernels.xla import Programs
 from albert_tf.runtime import devices
 
@@ -93,14 +86,13 @@ class PackedKernels(CpuKernels):
     def into_heads(
         self,
         x: Hidden,
-        weights: Projections | JoinedProjections,
+        projections: tuple[tf.Tensor, tf.Tensor],
         mask: tf.Tensor,
         num_heads: int,
         num_queries: int | tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Compute `Kernels.into_heads`."""
-        joined = weights.joined(num_heads) if isinstance(weights, Projections) else weights
-        qkv = self.rows.unpack(self.affine(x, joined.kernel, joined.bias))
+        qkv = self.rows.unpack(self.affine(x, *projections))
         return split_heads(qkv, mask, num_heads, num_queries)
 
     def out_of_heads(self, context: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from albert_tf.models.kernels.interface import Hidden, Kernels, Norm
+from albert_tf.models.kernels.plain import Dropout
 from albert_tf.models.kernels.xla import Programs
 
 
@@ -52,8 +53,8 @@ class FusedKernels(Kernels):
 
         return op(x)
 
-    def softmax(self, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Compute `Kernels.softmax`.
+    def _softmax(self, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Compute `Kernels._softmax`.
 
         The gradient needs only the result; with bfloat16, that is a third of what a tape would
         keep.
@@ -67,59 +68,46 @@ class FusedKernels(Kernels):
 
         return op(logits)
 
-    def activation(self, x: tf.Tensor, name: str) -> tf.Tensor:
+    def activation(self, x: tf.Tensor, name: str, gated: bool = False) -> tf.Tensor:
         """Compute `Kernels.activation`."""
         if name != "gelu":
-            return super().activation(x, name)
-        return self._of_input(self.programs.gelu, self.programs.gelu_gradient, x)
-
-    def gated_activation(self, x: tf.Tensor, name: str) -> tf.Tensor:
-        """Compute `Kernels.gated_activation`."""
-        if name != "gelu":
-            return super().gated_activation(x, name)
-        return self._of_input(self.programs.gated_gelu, self.programs.gated_gelu_gradient, x)
-
-    def _of_input(self, forward: Callable, backward: Callable, x: tf.Tensor) -> tf.Tensor:
-        """Return forward(x), whose gradient is backward(x, upstream)."""
+            return super().activation(x, name, gated)
+        programs = self.programs
+        forward = programs.gated_gelu if gated else programs.gelu
+        backward = programs.gated_gelu_gradient if gated else programs.gelu_gradient
 
         @tf.custom_gradient
         def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-            return forward(x), lambda upstream: backward(*self.programs.for_gradient(x), upstream)
+            return forward(x), lambda upstream: backward(*programs.for_gradient(x), upstream)
 
         return op(x)
 
-    def dropout(self, x: tf.Tensor, rate: float, key: tf.Tensor | None) -> tf.Tensor:
+    def dropout(self, x: tf.Tensor, dropout: Dropout | None) -> tf.Tensor:
         """Compute `Kernels.dropout`; the gradient draws the mask again."""
-        if key is None or rate == 0.0:
+        if dropout is None:
             return x
+        drop = self.programs.dropout
 
         @tf.custom_gradient
         def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-            drop = self.programs.dropout
-            return drop(x, rate, key), lambda upstream: drop(upstream, rate, key)
+            return drop(x, dropout), lambda upstream: drop(upstream, dropout)
 
         return op(x)
 
     def add_norm(
-        self,
-        x: Hidden,
-        update: tf.Tensor | None,
-        norm: Norm,
-        rate: float = 0.0,
-        key: tf.Tensor | None = None,
+        self, x: Hidden, update: tf.Tensor | None, norm: Norm, dropout: Dropout | None = None
     ) -> Hidden:
         """Compute `Kernels.add_norm`."""
         gamma, beta, eps = norm
-        key = key if rate else None
 
         @tf.custom_gradient
         def op(gamma: tf.Tensor, beta: tf.Tensor, *added: tf.Tensor) -> tuple[tf.Tensor, Callable]:
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 x, *rest = self.programs.for_gradient(*added)
                 summand = rest[0] if rest else None
-                return self.programs.norm_gradient(x, summand, gamma, key, upstream, eps, rate)
+                return self.programs.norm_gradient(x, summand, gamma, upstream, eps, dropout)
 
-            return self.programs.norm(x, update, gamma, beta, key, eps, rate), gradient
+            return self.programs.norm(x, update, gamma, beta, eps, dropout), gradient
 
         return op(gamma, beta, x, *([] if update is None else [update]))
 

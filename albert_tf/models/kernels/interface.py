@@ -11,12 +11,14 @@ import tensorflow as tf
 
 from albert_tf.models.kernels import rematerialize
 from albert_tf.models.kernels.plain import (
+    Dropout,
     cross_entropy,
     dropped,
     normalized_sum,
+    positions_of,
     rotation,
-    shape_of,
 )
+from albert_tf.models.kernels.plain import shape_of as shape_of
 
 # The hidden states between sub-layers, in a form that each set chooses: a layer only passes them
 # on. The plain one is [B * S, H], since the gradient of a three-dimensional product would be an
@@ -24,8 +26,8 @@ from albert_tf.models.kernels.plain import (
 Hidden: TypeAlias = Any
 # Queries, keys, values or contexts of all heads; the plain form is [B, N, S, D].
 Heads: TypeAlias = Any
-# (weights, x, mask, key, number of the layer) -> x
-Layer: TypeAlias = Callable[[Any, Hidden, tf.Tensor, tf.Tensor | None, Any], Hidden]
+# (weights, x, mask, dropout key, number of the layer) -> x
+LayerFunction: TypeAlias = Callable[[Any, Hidden, tf.Tensor, tf.Tensor | None, Any], Hidden]
 
 
 class Projections(NamedTuple):
@@ -37,20 +39,6 @@ class Projections(NamedTuple):
     query_bias: tf.Tensor  # [H]
     key_bias: tf.Tensor  # [H]
     value_bias: tf.Tensor  # [H]
-
-    def joined(self, num_heads: int) -> "JoinedProjections":
-        """Return the weights of one product; 1 / sqrt(D) is folded into the query's."""
-        scale = (self.query_kernel.shape[1] // num_heads) ** -0.5
-        kernels = [self.query_kernel * scale, self.key_kernel, self.value_kernel]
-        biases = [self.query_bias * scale, self.key_bias, self.value_bias]
-        return JoinedProjections(tf.concat(kernels, 1), tf.concat(biases, 0))
-
-
-class JoinedProjections(NamedTuple):
-    """`Projections` for one product."""
-
-    kernel: tf.Tensor  # [H, 3 H]
-    bias: tf.Tensor  # [3 H]
 
 
 class Norm(NamedTuple):
@@ -65,8 +53,8 @@ class Kernels:
     """The plain operations, for any device; the base class of all sets.
 
     Weights are float32 and cast to the dtype of x, which is also that of the result. Softmax,
-    LayerNorm and activations compute in float32. `key` is a dropout key (`dropout`), None for no
-    dropout. `mask` is float32 [B, 1, 1, S], added to the logits of attention.
+    LayerNorm and activations compute in float32. `mask` is float32 [B, 1, 1, S], added to the
+    logits of attention.
     """
 
     def enter(self, x: tf.Tensor) -> Hidden:
@@ -77,30 +65,29 @@ class Kernels:
         """Convert hidden states to a tensor [B, S, H]; `shape` is [B, S]."""
         return tf.reshape(x, [*shape, x.shape[-1]])
 
-    def first(self, x: Hidden, mask: tf.Tensor, count: int | tf.Tensor) -> Hidden:
-        """Return the hidden states of the first `count` positions of each row."""
-        batch, length = positions_of(mask)
-        rows = tf.reshape(x, [batch, length, x.shape[-1]])[:, :count]
-        return tf.reshape(rows, [-1, x.shape[-1]])
-
     def affine(self, x: Hidden, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         """Return x W + b of hidden states, or of an earlier result: [M, K] -> [M, units]."""
         # TensorFlow fuses `bias_add` into the product, but not `+`.
         kernel, bias = tf.cast(kernel, x.dtype), tf.cast(bias, x.dtype)
         return tf.nn.bias_add(tf.matmul(x, kernel), bias)
 
+    def projections(self, weights: Projections, num_heads: int) -> Any:
+        """Return the weights as `into_heads` takes them: for one product, with 1 / sqrt(D)."""
+        scale = (weights.query_kernel.shape[1] // num_heads) ** -0.5
+        kernels = [weights.query_kernel * scale, weights.key_kernel, weights.value_kernel]
+        biases = [weights.query_bias * scale, weights.key_bias, weights.value_bias]
+        return tf.concat(kernels, 1), tf.concat(biases, 0)
+
     def into_heads(
         self,
         x: Hidden,
-        weights: Projections | JoinedProjections,
+        projections: Any,
         mask: tf.Tensor,
         num_heads: int,
         num_queries: int | tf.Tensor | None = None,
     ) -> tuple[Heads, Heads, Heads]:
         """Return queries / sqrt(D), keys and values, or only the queries of the first positions."""
-        joined = weights.joined(num_heads) if isinstance(weights, Projections) else weights
-        qkv = self.affine(x, joined.kernel, joined.bias)
-        return split_heads(qkv, mask, num_heads, num_queries)
+        return split_heads(self.affine(x, *projections), mask, num_heads, num_queries)
 
     def rotate(self, x: Heads) -> Heads:
         """Apply rotary positions (arXiv 2104.09864, in halves as in GPT-NeoX).
@@ -115,15 +102,14 @@ class Kernels:
         keys: Heads,
         values: Heads,
         mask: tf.Tensor,
-        rate: float,
-        key: tf.Tensor | None,
+        dropout: Dropout | None,
     ) -> Heads:
         """Return dropout(softmax(q k^T + mask)) v."""
         logits = tf.matmul(query, keys, transpose_b=True)  # [B, N, Q, S]
-        attended = self.dropout(self.softmax(logits, mask), rate, key)
+        attended = self.dropout(self._softmax(logits, mask), dropout)
         return tf.matmul(attended, values)
 
-    def softmax(self, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def _softmax(self, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Return the softmax of logits + mask over the last axis, in the dtype of the logits."""
         return tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + mask), logits.dtype)
 
@@ -131,105 +117,101 @@ class Kernels:
         """Return W_o (the heads side by side) + b, like a result of `affine`."""
         return self.affine(join_heads(context), kernel, bias)
 
-    def activation(self, x: tf.Tensor, name: str) -> tf.Tensor:
-        """Apply `gelu`, in the tanh form of ALBERT's training, or `relu` (the Chinese models)."""
+    def activation(self, x: tf.Tensor, name: str, gated: bool = False) -> tf.Tensor:
+        """Apply `gelu`, in the tanh form of ALBERT's training, or `relu` (the Chinese models).
+
+        If `gated`, return activation(gate) * value of x [M, 2 F], with the gate first: [M, F].
+        """
+        if gated:
+            gate, value = tf.split(x, 2, -1)
+            return self.activation(gate, name) * value
         return tf.nn.relu(x) if name == "relu" else tf.nn.gelu(x, approximate=True)
 
-    def gated_activation(self, x: tf.Tensor, name: str) -> tf.Tensor:
-        """Return activation(gate) * value of x [M, 2 F], with the gate first: [M, F]."""
-        gate, value = tf.split(x, 2, -1)
-        return self.activation(gate, name) * value
+    def dropout(self, x: tf.Tensor, dropout: Dropout | None) -> tf.Tensor:
+        """Return `plain.dropped`, or x itself without dropout."""
+        return x if dropout is None else dropped(x, dropout)
 
-    def dropout(self, x: tf.Tensor, rate: float, key: tf.Tensor | None) -> tf.Tensor:
-        """Return `plain.dropped`, or x itself if `key` is None or `rate` is 0."""
-        return x if key is None or rate == 0.0 else dropped(x, rate, key)
-
-    def add(
-        self, x: Hidden, update: tf.Tensor, rate: float = 0.0, key: tf.Tensor | None = None
-    ) -> Hidden:
+    def add(self, x: Hidden, update: tf.Tensor, dropout: Dropout | None) -> Hidden:
         """Return x + dropout(update); `update` is a result of `affine`."""
-        return x + self.dropout(update, rate, key)
+        return x + self.dropout(update, dropout)
 
     def add_norm(
-        self,
-        x: Hidden,
-        update: tf.Tensor | None,
-        norm: Norm,
-        rate: float = 0.0,
-        key: tf.Tensor | None = None,
+        self, x: Hidden, update: tf.Tensor | None, norm: Norm, dropout: Dropout | None = None
     ) -> Hidden:
         """Return LayerNorm(x + dropout(update)), or LayerNorm(x) if `update` is None."""
-        normal, _ = normalized_sum(x, update, key if rate else None, norm.eps, rate)
+        normal, _ = normalized_sum(x, update, norm.eps, dropout)
         return tf.cast(normal * norm.gamma + norm.beta, x.dtype)
 
     def repeat(
         self,
-        layer: Layer,
+        layer: LayerFunction,
         weights: Any,
         x: Hidden,
         mask: tf.Tensor,
-        key: tf.Tensor | None,
+        dropout_key: tf.Tensor | None,
         numbers: range,
         training: bool,
+        chunks: int | None = None,
     ) -> tuple[list[Hidden], Hidden, Any]:
         """Apply `layer` once for each number, with the same weights.
 
         In training, gradients of weights are added in pairs, starting at the last layer.
         TensorFlow's sum of many gradients waits for all of them, and the order of its additions
-        depends on timing.
+        depends on timing. With `chunks`, the gradient recomputes each layer from its input.
 
         Returns:
           The hidden states after each layer, the last ones again as input of further layers, and
           the weights for further layers that use them.
         """
+        if chunks:
+            return self._recompute(layer, weights, x, mask, dropout_key, numbers, chunks)
         outputs = []
         for number in numbers:
-            x = layer(weights, x, mask, key, number)
+            x = layer(weights, x, mask, dropout_key, number)
             outputs.append(x)
             if training:
-                weights = tf.nest.map_structure(self.next_use, weights)
+                weights = tf.nest.map_structure(self._next_use, weights)
         return outputs, x, weights
 
-    def next_use(self, weight: tf.Tensor) -> tf.Tensor:
+    def _next_use(self, weight: tf.Tensor) -> tf.Tensor:
         """Return a weight for the next layer; its gradient is summed before another is added."""
         return tf.identity(weight)
 
-    def recompute(
+    def _recompute(
         self,
-        layer: Layer,
+        layer: LayerFunction,
         weights: Any,
         x: Hidden,
         mask: tf.Tensor,
-        key: tf.Tensor | None,
+        dropout_key: tf.Tensor | None,
         numbers: range,
         chunks: int,
     ) -> tuple[list[Hidden], Hidden, Any]:
-        """Return the same as `repeat`; the gradient recomputes each layer from its input.
+        """Return the result of `repeat`, computing the batch in `chunks`.
 
-        The gradient of all outputs but the last is an error. The batch is computed in `chunks`.
+        The gradient of all outputs but the last is an error.
         """
-        shape = positions_of(mask)
 
-        def tensors(
+        def of_tensors(
             flat: Sequence[tf.Tensor],
             x: tf.Tensor,
             mask: tf.Tensor,
-            key: tf.Tensor | None,
+            dropout_key: tf.Tensor | None,
             number: tf.Tensor,
         ) -> tf.Tensor:
-            own = tf.nest.pack_sequence_as(weights, flat)
-            y = layer(own, self.enter(x), mask, key, numbers.start + number)
+            packed = tf.nest.pack_sequence_as(weights, flat)
+            y = layer(packed, self.enter(x), mask, dropout_key, numbers.start + number)
             return self.leave(y, positions_of(mask))
 
-        flat, count = tf.nest.flatten(weights), len(numbers)
+        flat, first = tf.nest.flatten(weights), self.leave(x, positions_of(mask))
         outputs = rematerialize.run_layers(
-            tensors, flat, self.leave(x, shape), mask, key, count, chunks, self.fresh
+            of_tensors, flat, first, mask, dropout_key, len(numbers), chunks, self._fresh
         )
         shown = [self.enter(rematerialize.without_gradient(output)) for output in outputs]
-        return shown, self.enter(outputs[-1]), tf.nest.map_structure(self.next_use, weights)
+        return shown, self.enter(outputs[-1]), tf.nest.map_structure(self._next_use, weights)
 
-    def fresh(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the input of a layer that `recompute` computes again."""
+    def _fresh(self, x: tf.Tensor) -> tf.Tensor:
+        """Return the input of a layer that is computed again."""
         return x
 
     def skipping_padding(self, input_mask: tf.Tensor) -> "Kernels":
@@ -270,12 +252,6 @@ class Kernels:
 
 
 PLAIN = Kernels()
-
-
-def positions_of(mask: tf.Tensor) -> list:
-    """Return [B, S] of a mask [B, 1, 1, S]."""
-    shape = shape_of(mask)
-    return [shape[0], shape[3]]
 
 
 def split_heads(

@@ -1,6 +1,7 @@
 """Plain functions that the plain set and those for devices share."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,18 +15,35 @@ def shape_of(x: tf.Tensor) -> list:
     return [dynamic[i] if size is None else size for i, size in enumerate(x.shape)]
 
 
-def dropped(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
+def positions_of(mask: tf.Tensor) -> list:
+    """Return [B, S] of a mask [B, 1, 1, S]."""
+    shape = shape_of(mask)
+    return [shape[0], shape[3]]
+
+
+class Dropout(NamedTuple):
+    """A probability in (0, 1) and the key of what is dropped.
+
+    The key is int32 [2], or [3] for one of several equal parts along the first axis; the third word
+    is then the number of the part.
+    """
+
+    rate: float
+    key: tf.Tensor
+
+    @classmethod
+    def of(cls, rate: float, key: tf.Tensor | None) -> "Dropout | None":
+        """Return the dropout, or None if nothing is dropped."""
+        return None if key is None or rate == 0.0 else cls(rate, key)
+
+
+def dropped(x: tf.Tensor, dropout: Dropout) -> tf.Tensor:
     """Set each element to zero with probability `rate`, and scale the rest by 1 / (1 - rate).
 
     A hash of (key, position) selects the elements, so that they are the same on every device and in
-    a recomputation.
-
-    Args:
-      x: floating tensor of any shape with fewer than 2^31 elements.
-      rate: the probability, in [0, 1).
-      key: int32 [2], or [3] if x is one of several equal parts along the first axis; the third word
-        is then the number of the part.
+    a recomputation. x is floating, of any shape with fewer than 2^31 elements.
     """
+    rate, key = dropout
     width = x.shape[-1] or tf.shape(x)[-1]
     rows, columns = tf.range(tf.size(x) // width), tf.range(width)
     if key.shape[0] == 3:  # a part of the batch: use its rows of the whole batch's mask
@@ -34,8 +52,8 @@ def dropped(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
     rows = _mix(_mix(tf.bitcast(rows + key[0], tf.uint32)) ^ tf.bitcast(key[1], tf.uint32))
     rows = tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [1]], 0))
     bits = _mix(rows ^ _mix(tf.bitcast(columns, tf.uint32)))
-    kept = x * tf.cast(1 / (1 - rate), x.dtype)
-    return tf.where(bits >= tf.constant(round(rate * 2**32), tf.uint32), kept, tf.zeros_like(x))
+    scaled = x * tf.cast(1 / (1 - rate), x.dtype)
+    return tf.where(bits >= tf.constant(round(rate * 2**32), tf.uint32), scaled, tf.zeros_like(x))
 
 
 def _mix(bits: tf.Tensor) -> tf.Tensor:
@@ -54,9 +72,8 @@ def row_mean(x: tf.Tensor) -> tf.Tensor:
 def normalized_sum(
     x: tf.Tensor,
     update: tf.Tensor | None,
-    key: tf.Tensor | None,
     eps: float,
-    rate: float = 0.0,
+    dropout: Dropout | None,
     mean: Callable = row_mean,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the normalized x + dropout(update) and 1 / standard deviation.
@@ -66,7 +83,7 @@ def normalized_sum(
     total = tf.cast(x, tf.float32)
     if update is not None:
         update = tf.cast(update, tf.float32)
-        total += update if key is None else dropped(update, rate, key)
+        total += update if dropout is None else dropped(update, dropout)
     centred = total - mean(total)
     inverse = tf.math.rsqrt(mean(tf.square(centred)) + eps)
     return centred * inverse, inverse

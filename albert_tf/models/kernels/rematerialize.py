@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-# (weights, x, mask, key, number of the layer) -> the layer's output, of x's shape and dtype
-Layer = Callable[
+# (weights, x, mask, dropout key, number of the layer) -> the output, of x's shape and dtype
+TensorFunction = Callable[
     [Sequence[tf.Tensor], tf.Tensor, tf.Tensor, tf.Tensor | None, tf.Tensor], tf.Tensor
 ]
 
 
 def run_layers(
-    layer: Layer,
+    layer: TensorFunction,
     weights: Sequence[tf.Tensor],
     x: tf.Tensor,
     mask: tf.Tensor,
-    key: tf.Tensor | None,
+    dropout_key: tf.Tensor | None,
     count: int,
     chunks: int = 1,
     fresh: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
@@ -35,7 +35,7 @@ def run_layers(
       weights: float32 tensors; their gradients are summed in float32.
       x: the input of the first layer, [B, S, H].
       mask: [B, 1, 1, S], without gradient.
-      key: the dropout key, int32 [2]; None for no dropout.
+      dropout_key: int32 [2]; None for no dropout.
       count: the number of layers.
       chunks: the number of parts of the batch, computed one after another; must divide B.
       fresh: applied to the input of a layer that is recomputed; returns the same tensor.
@@ -43,7 +43,7 @@ def run_layers(
     Raises:
       ValueError: `chunks` does not divide a static B.
     """
-    loops = _Loops(layer, _split(mask, chunks), key, count, chunks, fresh)
+    loops = _Loops(layer, _split(mask, chunks), dropout_key, count, chunks, fresh)
 
     @tf.custom_gradient
     def run(x: tf.Tensor, *weights: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
@@ -84,9 +84,9 @@ def without_gradient(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
 class _Loops:
     """The two loops over (layer, chunk); one chunk is [B / chunks, S, H]."""
 
-    layer: Layer
+    layer: TensorFunction
     masks: tf.Tensor  # [chunks, B / chunks, 1, 1, S]
-    key: tf.Tensor | None  # int32 [2]
+    dropout_key: tf.Tensor | None  # int32 [2]
     count: int
     chunks: int
     fresh: Callable[[tf.Tensor], tf.Tensor]
@@ -143,7 +143,7 @@ class _Loops:
         return (tf.reshape(gradients.stack(), tf.shape(upstream)), *sums)
 
     def _apply(self, weights: Sequence[tf.Tensor], x: tf.Tensor, slot: tf.Tensor) -> tf.Tensor:
-        chunk, key = slot % self.chunks, self.key
+        chunk, key = slot % self.chunks, self.dropout_key
         if key is not None and self.chunks > 1:
             key = tf.concat([key, [chunk]], 0)
         return self.layer(weights, x, self.masks[chunk], key, slot // self.chunks)

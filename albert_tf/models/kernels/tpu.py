@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf.models.kernels import tpu_operations, xla_internals
 from albert_tf.models.kernels.fused import FusedKernels
 from albert_tf.models.kernels.interface import Norm, Projections
+from albert_tf.models.kernels.plain import Dropout
 from albert_tf.models.kernels.tpu_operations import Twins
 
 
@@ -53,16 +54,20 @@ class TpuKernels(FusedKernels):
         """Compute `Kernels.affine`."""
         return tpu_operations.affine(x.operand if isinstance(x, Twins) else x, kernel, bias)
 
+    def projections(self, weights: Projections, num_heads: int) -> Projections:
+        """Return the weights: one product for all three would need copies of its result."""
+        return weights
+
     def into_heads(  # type: ignore[override]  # training computes all queries
         self,
         x: Twins,
-        weights: Projections,
+        projections: Projections,
         mask: tf.Tensor,
         num_heads: int,
         num_queries: None = None,
     ) -> tuple[_Product, _Product, _Product]:
         """Compute `Kernels.into_heads`."""
-        width = weights.query_kernel.shape[0]
+        width = projections.query_kernel.shape[0]
         heads = [num_heads, width // num_heads]
         scale = heads[1] ** -0.5
 
@@ -70,9 +75,9 @@ class TpuKernels(FusedKernels):
             return _Product(x.operand, tf.reshape(kernel, [width, *heads]), tf.reshape(bias, heads))
 
         return (
-            product(weights.query_kernel * scale, weights.query_bias * scale),
-            product(weights.key_kernel, weights.key_bias),
-            product(weights.value_kernel, weights.value_bias),
+            product(projections.query_kernel * scale, projections.query_bias * scale),
+            product(projections.key_kernel, projections.key_bias),
+            product(projections.value_kernel, projections.value_bias),
         )
 
     def rotate(self, x: _Product | tf.Tensor) -> tf.Tensor:
@@ -85,21 +90,19 @@ class TpuKernels(FusedKernels):
         keys: _Product | tf.Tensor,
         values: _Product | tf.Tensor,
         mask: tf.Tensor,
-        rate: float,
-        key: tf.Tensor | None,
+        dropout: Dropout | None,
     ) -> _Context:
         """Compute `Kernels.attend`."""
         bias = None
         if isinstance(keys, _Product):
             fixed = tpu_operations.without_gradient(keys.bias)
             keys = dataclasses.replace(keys, bias=fixed)
-        if not rate and isinstance(values, _Product):
+        if dropout is None and isinstance(values, _Product):
             bias, zeros = values.bias, tf.zeros_like(values.bias)
             values = dataclasses.replace(values, bias=zeros)
         q, k, v = map(tf.convert_to_tensor, (query, keys, values))
         parts = tpu_operations.num_blocks(*q.shape[:3])
-        own = key if rate else None
-        return _Context(tpu_operations.attention(q, k, v, mask, rate, own, parts), bias)
+        return _Context(tpu_operations.attention(q, k, v, mask, dropout, parts), bias)
 
     def out_of_heads(self, context: _Context, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         """Compute `Kernels.out_of_heads`."""
@@ -108,29 +111,21 @@ class TpuKernels(FusedKernels):
         kernel = tf.reshape(kernel, [*context.x.shape[2:], kernel.shape[1]])
         return tpu_operations.affine(context.x, kernel, bias, "bsnd,ndh->bsh")
 
-    def add(
-        self, x: Twins, update: tf.Tensor, rate: float = 0.0, key: tf.Tensor | None = None
-    ) -> Twins:
+    def add(self, x: Twins, update: tf.Tensor, dropout: Dropout | None) -> Twins:
         """Compute `Kernels.add`."""
-        return self.enter(x.residual + self.dropout(update, rate, key))
+        return self.enter(x.residual + self.dropout(update, dropout))
 
     def add_norm(
-        self,
-        x: Twins,
-        update: tf.Tensor | None,
-        norm: Norm,
-        rate: float = 0.0,
-        key: tf.Tensor | None = None,
+        self, x: Twins, update: tf.Tensor | None, norm: Norm, dropout: Dropout | None = None
     ) -> Twins:
         """Compute `Kernels.add_norm`."""
-        key = key if rate else None
-        return tpu_operations.add_dropout_norm(x.residual, update, *norm, rate, key)
+        return tpu_operations.add_dropout_norm(x.residual, update, *norm, dropout)
 
-    def next_use(self, weight: tf.Tensor) -> tf.Tensor:
-        """Compute `Kernels.next_use`."""
+    def _next_use(self, weight: tf.Tensor) -> tf.Tensor:
+        """Compute `Kernels._next_use`."""
         return tpu_operations.chained(weight)
 
-    def fresh(self, x: tf.Tensor) -> tf.Tensor:
+    def _fresh(self, x: tf.Tensor) -> tf.Tensor:
         """Return a new tensor: XLA would read x from all inputs in each product, beside copies."""
         return xla_internals.barrier(x)[0]
 

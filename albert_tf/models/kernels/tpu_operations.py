@@ -20,7 +20,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.models.kernels import xla_internals
-from albert_tf.models.kernels.plain import dropped, rotation
+from albert_tf.models.kernels.plain import Dropout, dropped, rotation
 
 # Of float32 logits: half of the fast memory of a chip, in which they then stay.
 BLOCK_BYTES = 2**26
@@ -94,8 +94,7 @@ def attention(
     keys: tf.Tensor,
     values: tf.Tensor,
     mask: tf.Tensor,
-    rate: float,
-    key: tf.Tensor | None,
+    dropout: Dropout | None,
     parts: int = 1,
 ) -> tf.Tensor:
     """Return dropout(softmax(q k^T + mask)) v of [B, S, N, D], computed in float32.
@@ -108,8 +107,7 @@ def attention(
       keys: [B, S, N, D].
       values: [B, S, N, D].
       mask: float32 [B, 1, 1, S].
-      rate: of dropout.
-      key: of dropout; None for none.
+      dropout: that of the attention matrix.
       parts: the number of blocks of the batch, computed one after another.
     """
 
@@ -117,7 +115,7 @@ def attention(
     def op(*inputs: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         split = zip(*(tf.split(x, parts) for x in (*inputs, mask)), strict=True)
         blocks = (
-            _attend(block, lambda x, i=i: _drop(x, rate, key, i, parts))
+            _attend(block, lambda x, i=i: _drop(x, dropout, i, parts))
             for i, block in enumerate(split)
         )
         contexts, backward = zip(*blocks, strict=True)
@@ -145,14 +143,15 @@ def num_blocks(batch: int | None, length: int | None, heads: int) -> int:
     return next((n for n in divisors if n * at_once >= batch), divisors[-1])
 
 
-def _drop(x: tf.Tensor, rate: float, key: tf.Tensor | None, part: int, parts: int) -> tf.Tensor:
+def _drop(x: tf.Tensor, dropout: Dropout | None, part: int, parts: int) -> tf.Tensor:
     """Apply dropout to one of `parts` equal parts with its rows of the whole mask."""
-    if key is None:
+    if dropout is None:
         return x
     if parts > 1:
+        key = dropout.key
         outer = key[2] if key.shape[0] == 3 else tf.constant(0)
-        key = tf.stack([key[0], key[1], outer * parts + part])
-    return dropped(x, rate, key)
+        dropout = dropout._replace(key=tf.stack([key[0], key[1], outer * parts + part]))
+    return dropped(x, dropout)
 
 
 def _attend(block: Sequence[tf.Tensor], drop: Callable) -> tuple[tf.Tensor, Callable]:
@@ -202,8 +201,7 @@ def add_dropout_norm(
     gamma: tf.Tensor,
     beta: tf.Tensor,
     eps: float,
-    rate: float,
-    key: tf.Tensor | None,
+    dropout: Dropout | None,
 ) -> Twins:
     """Return LayerNorm(x + dropout(update)) of [B, S, H], computed in float32, in x's dtype.
 
@@ -211,7 +209,7 @@ def add_dropout_norm(
     """
 
     def drop(x: tf.Tensor) -> tf.Tensor:
-        return x if key is None else dropped(x, rate, key)
+        return x if dropout is None else dropped(x, dropout)
 
     @tf.custom_gradient
     def op(gamma: tf.Tensor, beta: tf.Tensor, *added: tf.Tensor) -> tuple[tuple, Callable]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from albert_tf.models.kernels import xla_internals
-from albert_tf.models.kernels.plain import dropped, normalized_sum, rotation
+from albert_tf.models.kernels.plain import Dropout, dropped, normalized_sum, rotation
 
 # tanh-GELU is x * sigmoid(x * (A + B * x^2)), A = 2 sqrt(2 / pi), B = 0.044715 A.
 _A = 1.5957691216057308
@@ -65,9 +65,9 @@ class Programs:
         return self.row_sums(x) / x.shape[1]
 
     @program
-    def dropout(self, x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
+    def dropout(self, x: tf.Tensor, dropout: Dropout) -> tf.Tensor:
         """Compute `plain.dropped`."""
-        return dropped(x, rate, key)
+        return dropped(x, dropout)
 
     @program
     def gelu(self, x: tf.Tensor) -> tf.Tensor:
@@ -146,12 +146,11 @@ class Programs:
         update: tf.Tensor | None,
         gamma: tf.Tensor,
         beta: tf.Tensor,
-        key: tf.Tensor | None,
         eps: float,
-        rate: float,
+        dropout: Dropout | None,
     ) -> tf.Tensor:
         """Compute `Kernels.add_norm`."""
-        normal, _ = normalized_sum(x, update, key, eps, rate, self.row_means)
+        normal, _ = normalized_sum(x, update, eps, dropout, self.row_means)
         return self.round_to(normal * gamma + beta, x.dtype)
 
     @program
@@ -160,13 +159,12 @@ class Programs:
         x: tf.Tensor,
         update: tf.Tensor | None,
         gamma: tf.Tensor,
-        key: tf.Tensor | None,
         upstream: tf.Tensor,
         eps: float,
-        rate: float,
+        dropout: Dropout | None,
     ) -> tuple[tf.Tensor, ...]:
         """Return the gradients of gamma, beta, x and, if it is given, `update` of `norm`."""
-        normal, inverse = normalized_sum(x, update, key, eps, rate, self.row_means)
+        normal, inverse = normalized_sum(x, update, eps, dropout, self.row_means)
         upstream = tf.cast(upstream, tf.float32)
         d_normal = upstream * gamma
         along = self.row_means(d_normal * normal)
@@ -175,7 +173,7 @@ class Programs:
         d_x = self.round_to(d_total, x.dtype)
         if update is None:
             return d_gamma, d_beta, d_x
-        d_update = d_total if key is None else dropped(d_total, rate, key)
+        d_update = d_total if dropout is None else dropped(d_total, dropout)
         return d_gamma, d_beta, d_x, self.round_to(d_update, update.dtype)
 
     @program

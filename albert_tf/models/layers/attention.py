@@ -8,10 +8,11 @@ import tf_keras
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.kernels.interface import (
     PLAIN,
+    Dropout,
     Hidden,
-    JoinedProjections,
     Kernels,
     Projections,
+    positions_of,
 )
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import ConfigMixin
@@ -22,7 +23,7 @@ MASKED = -10000.0  # added to the logits of padding; finite, so that rows of pad
 class AttentionWeights(NamedTuple):
     """The values of the variables, float32."""
 
-    projections: Projections | JoinedProjections
+    projections: Any  # as `Kernels.projections` returns them
     output_kernel: tf.Tensor  # [H, H]
     output_bias: tf.Tensor  # [H]
     gamma: tf.Tensor  # [H]
@@ -58,31 +59,25 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         common.build(parts, self.config.hidden_size)
         super().build(input_shape)
 
-    def weight_tensors(self) -> AttentionWeights:
-        """Return the values of the variables."""
-        inputs, last = (self.query, self.key, self.value), self.output_dense
-        projections = [part.kernel for part in inputs] + [part.bias for part in inputs]
-        others = last.kernel, last.bias, self.layer_norm.gamma, self.layer_norm.beta
-        return AttentionWeights(
-            Projections(*map(tf.convert_to_tensor, projections)), *map(tf.convert_to_tensor, others)
-        )
-
-    def joined(self, weights: AttentionWeights) -> AttentionWeights:
-        """Return the weights for one product of query, key and value."""
-        assert isinstance(weights.projections, Projections)
-        joined = weights.projections.joined(self.config.num_heads)
-        return weights._replace(projections=joined)
+    def weight_tensors(self, ops: Kernels) -> AttentionWeights:
+        """Return the values of the variables, as `ops` take them."""
+        inputs, output = (self.query, self.key, self.value), self.output_dense
+        variables = [part.kernel for part in inputs] + [part.bias for part in inputs]
+        variables += [output.kernel, output.bias, self.layer_norm.gamma, self.layer_norm.beta]
+        *projections, kernel, bias, gamma, beta = map(tf.convert_to_tensor, variables)
+        projected = ops.projections(Projections(*projections), self.config.num_heads)
+        return AttentionWeights(projected, kernel, bias, gamma, beta)
 
     def call(
         self,
         x: tf.Tensor,
         mask: tf.Tensor,
-        key: common.DropoutKey | None = None,
+        dropout_key: common.DropoutKey | None = None,
         training: bool = False,
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
-        key = key if training else None
-        hidden = self.compute(PLAIN, self.weight_tensors(), PLAIN.enter(x), mask, key)
+        key = dropout_key if training else None
+        hidden = self.compute(PLAIN, self.weight_tensors(PLAIN), PLAIN.enter(x), mask, key)
         return PLAIN.leave(hidden, common.shape_of(x)[:2])
 
     def compute(
@@ -91,7 +86,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         weights: AttentionWeights,
         x: Hidden,
         mask: tf.Tensor,
-        key: common.DropoutKey | None = None,
+        dropout_key: common.DropoutKey | None = None,
         num_queries: int | tf.Tensor | None = None,
     ) -> Hidden:
         """Apply the layer as a pure function of hidden states.
@@ -108,16 +103,18 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
             if config.positions == "rotary":
                 queries, keys = ops.rotate(queries), ops.rotate(keys)
             # dropout(softmax(q k^T + mask)) v, [B, N, S, D]
-            rate, dropout_key = config.attention_dropout, common.fold_in(key, 0)
-            context = ops.attend(queries, keys, values, mask, rate, dropout_key)
+            dropout = Dropout.of(config.attention_dropout, common.fold_in(dropout_key, 0))
+            context = ops.attend(queries, keys, values, mask, dropout)
             # W_o (the heads side by side) + b_o, like x
             return ops.out_of_heads(context, weights.output_kernel, weights.output_bias)
 
         def select(x: Hidden) -> Hidden:
-            return x if num_queries is None else ops.first(x, mask, num_queries)
+            if num_queries is None:
+                return x
+            return ops.enter(ops.leave(x, positions_of(mask))[:, :num_queries])
 
-        norm, dropout_key = (weights.gamma, weights.beta), common.fold_in(key, 1)
-        return common.residual(ops, attention, x, norm, config, dropout_key, select)
+        residual_key = common.fold_in(dropout_key, 1)
+        return common.residual(ops, attention, x, weights, config, residual_key, select)
 
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:

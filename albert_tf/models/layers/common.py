@@ -7,7 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.kernels.interface import PLAIN, Hidden, Kernels, Norm
+from albert_tf.models.kernels.interface import PLAIN, Dropout, Hidden, Kernels, Norm
 from albert_tf.models.kernels.interface import shape_of as shape_of
 from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 
@@ -91,37 +91,38 @@ def residual(
     ops: Kernels,
     sub_layer: Callable[[Hidden], tf.Tensor],
     x: Hidden,
-    norm: tuple[tf.Tensor, tf.Tensor],
+    weights: Any,
     config: AlbertConfig,
-    key: DropoutKey | None,
+    dropout_key: DropoutKey | None,
     select: Callable[[Hidden], Hidden] = lambda x: x,
 ) -> Hidden:
     """Apply a sub-layer f with its residual connection, LayerNorm and dropout.
 
-    Post-norm: LayerNorm(x + dropout(f(x))). Pre-norm: x + dropout(f(LayerNorm(x))). `norm` is gamma
-    [H] and beta [H]. If f returns only some positions, `select` selects the same ones of x.
+    Post-norm: LayerNorm(x + dropout(f(x))). Pre-norm: x + dropout(f(LayerNorm(x))). `weights` has
+    `gamma` and `beta` [H]. If f returns only some positions, `select` selects the same ones of x.
     """
-    scaling, rate = Norm(*norm, config.layer_norm_eps), config.hidden_dropout
+    norm = Norm(weights.gamma, weights.beta, config.layer_norm_eps)
+    dropout = Dropout.of(config.hidden_dropout, dropout_key)
     if config.norm == "post":
-        return ops.add_norm(select(x), sub_layer(x), scaling, rate, key)
-    return ops.add(select(x), sub_layer(ops.add_norm(x, None, scaling)), rate, key)
+        return ops.add_norm(select(x), sub_layer(x), norm, dropout)
+    return ops.add(select(x), sub_layer(ops.add_norm(x, None, norm)), dropout)
 
 
-def dropout(x: tf.Tensor, rate: float, key: DropoutKey | None) -> tf.Tensor:
+def dropout(x: tf.Tensor, rate: float, dropout_key: DropoutKey | None) -> tf.Tensor:
     """Set elements to zero with probability `rate`, for heads; see `Kernels.dropout`."""
-    return PLAIN.dropout(x, rate, key)
+    return PLAIN.dropout(x, Dropout.of(rate, dropout_key))
 
 
-def fold_in(key: DropoutKey | None, number: int | tf.Tensor) -> DropoutKey | None:
+def fold_in(dropout_key: DropoutKey | None, number: int | tf.Tensor) -> DropoutKey | None:
     """Return the key of a numbered part of the computation; None (no dropout) stays None.
 
     Each of the first two words is a polynomial in the numbers folded in, modulo 2^32, which
-    `dropout` hashes. A third word, the number of a part of the batch, is kept.
+    `dropout` hashes. A third word, the number of a part of the batch, stays the same.
     """
-    if key is None:
+    if dropout_key is None:
         return None
-    words = tf.cast(key[:2], tf.int32) * tf.constant([1664525, 22695477]) + (number + 1)
-    return tf.concat([words, key[2:]], 0)
+    words = tf.cast(dropout_key[:2], tf.int32) * tf.constant([1664525, 22695477]) + (number + 1)
+    return tf.concat([words, dropout_key[2:]], 0)
 
 
 def new_dropout_key() -> DropoutKey:

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.kernels.interface import PLAIN, Kernels
+from albert_tf.models.kernels.interface import PLAIN, Dropout, Kernels
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import ConfigMixin
 
@@ -49,17 +49,17 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
     def call(
         self,
         inputs: Mapping[str, tf.Tensor],
-        key: common.DropoutKey | None = None,
+        dropout_key: common.DropoutKey | None = None,
         training: bool = False,
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
-        return self.run(PLAIN, inputs, key, training)
+        return self.run(PLAIN, inputs, dropout_key, training)
 
     def run(
         self,
         ops: Kernels,
         inputs: Mapping[str, tf.Tensor],
-        key: common.DropoutKey | None,
+        dropout_key: common.DropoutKey | None,
         training: bool,
     ) -> tf.Tensor:
         """Apply the layer with the operations of a set of kernels."""
@@ -70,7 +70,8 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
             length = tf.shape(word_ids)[1]
             x += tf.cast(self.position_embeddings[:length], x.dtype)
         x = tf.cast(self.layer_norm(x), self.compute_dtype)
-        x = ops.dropout(x, self.config.hidden_dropout, key if training else None)
+        key = dropout_key if training else None
+        x = ops.dropout(x, Dropout.of(self.config.hidden_dropout, key))
         if self.projection is None:
             return x
         kernel, bias = map(tf.convert_to_tensor, (self.projection.kernel, self.projection.bias))

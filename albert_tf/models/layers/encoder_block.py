@@ -60,12 +60,13 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
         self,
         x: tf.Tensor,
         mask: tf.Tensor,
-        key: common.DropoutKey | None = None,
+        dropout_key: common.DropoutKey | None = None,
         training: bool = False,
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
-        weights = self.attention.weight_tensors(), self.feed_forward.weight_tensors()
-        hidden = self.compute(PLAIN, *weights, PLAIN.enter(x), mask, key if training else None)
+        weights = self.attention.weight_tensors(PLAIN), self.feed_forward.weight_tensors()
+        key = dropout_key if training else None
+        hidden = self.compute(PLAIN, *weights, PLAIN.enter(x), mask, key)
         return PLAIN.leave(hidden, common.shape_of(x)[:2])
 
     def compute(
@@ -75,12 +76,13 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
         feed_forward: FeedForwardWeights,
         x: Hidden,
         mask: tf.Tensor,
-        key: common.DropoutKey | None = None,
+        dropout_key: common.DropoutKey | None = None,
         num_queries: int | tf.Tensor | None = None,
     ) -> Hidden:
         """Apply the block as a pure function of hidden states; see `SelfAttention.compute`."""
-        x = self.attention.compute(ops, attention, x, mask, common.fold_in(key, 0), num_queries)
-        return self.feed_forward.compute(ops, feed_forward, x, common.fold_in(key, 1))
+        keys = [common.fold_in(dropout_key, number) for number in range(2)]
+        x = self.attention.compute(ops, attention, x, mask, keys[0], num_queries)
+        return self.feed_forward.compute(ops, feed_forward, x, keys[1])
 
     def infer(
         self,

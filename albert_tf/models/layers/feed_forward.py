@@ -46,21 +46,15 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
 
     def weight_tensors(self) -> FeedForwardWeights:
         """Return the values of the variables."""
-        variables = (
-            self.intermediate.kernel,
-            self.intermediate.bias,
-            self.output_dense.kernel,
-            self.output_dense.bias,
-            self.layer_norm.gamma,
-            self.layer_norm.beta,
-        )
+        inner, output, norm = self.intermediate, self.output_dense, self.layer_norm
+        variables = inner.kernel, inner.bias, output.kernel, output.bias, norm.gamma, norm.beta
         return FeedForwardWeights(*map(tf.convert_to_tensor, variables))
 
     def call(
-        self, x: tf.Tensor, key: common.DropoutKey | None = None, training: bool = False
+        self, x: tf.Tensor, dropout_key: common.DropoutKey | None = None, training: bool = False
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
-        key = key if training else None
+        key = dropout_key if training else None
         hidden = self.compute(PLAIN, self.weight_tensors(), PLAIN.enter(x), key)
         return PLAIN.leave(hidden, common.shape_of(x)[:2])
 
@@ -69,16 +63,14 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
         ops: Kernels,
         weights: FeedForwardWeights,
         x: Hidden,
-        key: common.DropoutKey | None = None,
+        dropout_key: common.DropoutKey | None = None,
     ) -> Hidden:
         """Apply the layer as a pure function of hidden states."""
         config = self.config
-        activation = ops.activation if config.ffn == "plain" else ops.gated_activation
 
         def transform(x: Hidden) -> tf.Tensor:
             inner = ops.affine(x, weights.inner_kernel, weights.inner_bias)  # [.., F] or [.., 2 F]
-            inner = activation(inner, config.activation)  # [.., F]
+            inner = ops.activation(inner, config.activation, config.ffn == "gated")  # [.., F]
             return ops.affine(inner, weights.output_kernel, weights.output_bias)
 
-        norm = weights.gamma, weights.beta
-        return common.residual(ops, transform, x, norm, config, key)
+        return common.residual(ops, transform, x, weights, config, dropout_key)

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -17,7 +17,7 @@ from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.layers.feed_forward import FeedForward
 
 # (x [B, S, H], mask, Q) -> [B, Q, H], the outputs of the first Q positions, or of all if None
-Layer = Callable[[tf.Tensor, tf.Tensor, tf.Tensor | None], tf.Tensor]
+InferenceLayer = Callable[[tf.Tensor, tf.Tensor, tf.Tensor | None], tf.Tensor]
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
@@ -36,8 +36,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
     an error.
 
     If `unroll` (as in `tf_keras.layers.RNN`) is false, the output is only that of the last layer,
-    and outside training, consecutive layers with the same weights are a loop in the graph. This is
-    for LiteRT, whose kernels copy the weights into their own layout once per product in the graph.
+    of all positions, so that the layers can be a loop.
     """
 
     def __init__(
@@ -83,53 +82,49 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         self,
         x: tf.Tensor,
         mask: tf.Tensor,
-        key: common.DropoutKey | None = None,
+        dropout_key: common.DropoutKey | None = None,
         training: bool = False,
         num_layers: int | None = None,
         first_only: bool = False,
     ) -> list[tf.Tensor]:
         """Apply the layers; see the class for shapes and arguments."""
-        return self.run(PLAIN, x, mask, key, training, num_layers, first_only)
+        return self.run(PLAIN, x, mask, dropout_key, training, num_layers, first_only)
 
     def run(
         self,
         ops: Kernels,
         x: tf.Tensor,
         mask: tf.Tensor,
-        key: common.DropoutKey | None = None,
+        dropout_key: common.DropoutKey | None = None,
         training: bool = False,
         num_layers: int | None = None,
         first_only: bool = False,
     ) -> list[tf.Tensor]:
         """Apply the layers with the operations of a set of kernels."""
-        key, first_only = key if training else None, first_only and not training
-        if not (self.unroll or training):  # all positions: shapes that LiteRT knows
-            blocks = self.block_of_layer[:num_layers]
-            x = run_in_loops(self.inference_layers(), blocks, x, mask)
-            return [self.normalized(x)]
-        repeat: Callable = functools.partial(ops.repeat, training=training)
-        if training and self.config.rematerialize:
-            num_layers = None
-            repeat = functools.partial(ops.recompute, chunks=self.config.rematerialize_chunks)
+        dropout_key, shape = dropout_key if training else None, common.shape_of(x)[:2]
+        first_only = first_only and self.unroll and not training
+        recomputes = training and self.config.rematerialize
+        chunks = self.config.rematerialize_chunks if recomputes else None
+        plan = self.plan if recomputes else self.plan[:num_layers]
         # Read each weight once, even if several layers use it.
-        attention = [layer.weight_tensors() for layer in self.attentions]
+        attention = [layer.weight_tensors(ops) for layer in self.attentions]
         feed_forward = [layer.weight_tensors() for layer in self.feed_forwards]
-        plan, shape = self.plan[:num_layers], common.shape_of(x)[:2]
         outputs: list[Hidden] = []
-        hidden = ops.enter(x)
+        hidden, end = ops.enter(x), 0
         for (a, f), run in itertools.groupby(plan):
-            block = self.blocks[self.block_of_layer[len(outputs)]]
-            numbers = range(len(outputs), len(outputs) + len(list(run)))
-            cut = len(plan) - 1 if first_only else None
-            layer = functools.partial(_layer, ops, block, cut)
+            numbers = range(end, end + len(list(run)))
+            end = numbers.stop
+            block = self.blocks[self.block_of_layer[numbers.start]]
+            layer = functools.partial(_layer, ops, block, len(plan) - 1 if first_only else None)
             weights = attention[a], feed_forward[f]
-            shown, hidden, weights = repeat(layer, weights, hidden, mask, key, numbers)
-            attention[a], feed_forward[f] = weights
+            shown, hidden, (attention[a], feed_forward[f]) = ops.repeat(
+                layer, weights, hidden, mask, dropout_key, numbers, training, chunks
+            )
             outputs += shown
         outputs[-1] = hidden
         if self.output_layer_norm is not None:
             outputs = [ops.add_norm(output, None, self._last_norm()) for output in outputs]
-        shapes = [shape] * (len(plan) - 1) + [[shape[0], 1] if first_only else shape]
+        shapes = [shape] * (len(outputs) - 1) + [[shape[0], 1] if first_only else shape]
         tensors = list(map(ops.leave, outputs, shapes))
         return tensors if self.unroll else tensors[-1:]
 
@@ -142,14 +137,13 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         gamma, beta = map(tf.convert_to_tensor, (layer.gamma, layer.beta))
         return Norm(gamma, beta, self.config.layer_norm_eps)
 
-    def inference_layers(self) -> list[Layer]:
+    def inference_layers(self) -> list[InferenceLayer]:
         """Return each distinct layer, for inference."""
-
-        def layer(block: EncoderBlock) -> Layer:
-            attention = block.attention.joined(block.attention.weight_tensors())
-            return functools.partial(block.infer, attention, block.feed_forward.weight_tensors())
-
-        return [layer(block) for block in self.blocks]
+        weights = [
+            (block.attention.weight_tensors(PLAIN), block.feed_forward.weight_tensors())
+            for block in self.blocks
+        ]
+        return [functools.partial(b.infer, *w) for b, w in zip(self.blocks, weights, strict=True)]
 
 
 def _layer(
@@ -159,42 +153,11 @@ def _layer(
     weights: Any,
     x: Hidden,
     mask: tf.Tensor,
-    key: common.DropoutKey | None,
+    dropout_key: common.DropoutKey | None,
     number: int | tf.Tensor,
 ) -> Hidden:
     """Apply layer `number` of the stack; of the layer `cut`, compute only the first position."""
     num_queries = None if cut is None or number != cut else 1
     attention, feed_forward = weights
-    layer_key = common.fold_in(key, number)
+    layer_key = common.fold_in(dropout_key, number)
     return block.compute(ops, attention, feed_forward, x, mask, layer_key, num_queries)
-
-
-def run_in_loops(
-    layers: Sequence[Layer],
-    numbers: Sequence[int],
-    x: tf.Tensor,
-    mask: tf.Tensor,
-    first_only: bool = False,
-) -> tf.Tensor:
-    """Return the output of the last layer, with a loop for each run of equal layers.
-
-    Layer i of the stack is `layers[numbers[i]]`. With `first_only`, return the output of the first
-    position. The last layer then stays in its loop, where constants are packed once, but the loop's
-    shape changes, which `jit_compile` cannot take.
-    """
-    length, begin = tf.shape(x)[1], 0
-    for number, run in itertools.groupby(numbers):
-        end = begin + len(list(run))
-        is_cut = first_only and end == len(numbers)
-
-        def step(
-            done: tf.Tensor, x: tf.Tensor, layer: Layer = layers[number], is_cut: bool = is_cut
-        ) -> tuple[tf.Tensor, tf.Tensor]:
-            num_queries = tf.where(done < len(numbers) - 1, length, 1) if is_cut else None
-            return done + 1, layer(x, mask, num_queries)
-
-        shape = tf.TensorShape([x.shape[0], None, x.shape[2]]) if is_cut else x.shape
-        shapes = tf.TensorShape([]), shape
-        _, x = tf.while_loop(lambda done, _, end=end: done < end, step, (begin, x), shapes)
-        begin = end
-    return x

@@ -184,7 +184,7 @@ def test_recomputed_and_rolled_stacks_compute_the_same(sharing, groups):
     def trained(stack: SharedStack) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = stack(x, mask, key=tf.constant([1, 2]), training=True)[-1]
+            y = stack(x, mask, dropout_key=tf.constant([1, 2]), training=True)[-1]
             loss = tf.reduce_sum(y**3)
         return [y, *tape.gradient(loss, [x, *stack.trainable_variables])]
 

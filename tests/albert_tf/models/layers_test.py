@@ -159,17 +159,17 @@ def test_dropout_differs_between_sites_and_layers():
     stack, seen = SharedStack(config), []
 
     class Noted(Kernels):
-        def dropout(self, x, rate, key):
-            seen.append(key)
-            return super().dropout(x, rate, key)
+        def dropout(self, x, dropout):
+            seen.append(dropout.key)
+            return super().dropout(x, dropout)
 
-        def add_norm(self, x, update, norm, rate=0.0, key=None):
-            seen.append(key)
-            return super().add_norm(x, update, norm, rate, key)
+        def add_norm(self, x, update, norm, dropout=None):
+            seen.append(dropout.key)
+            return super().add_norm(x, update, norm, dropout)
 
     mask = additive_mask(tf.ones([2, 3]))
     stack.build(None)
-    stack.run(Noted(), tf.random.normal([2, 3, 4]), mask, key=KEY, training=True)
+    stack.run(Noted(), tf.random.normal([2, 3, 4]), mask, dropout_key=KEY, training=True)
     assert len({tuple(key.numpy()) for key in seen}) == len(seen) == 9
 
 

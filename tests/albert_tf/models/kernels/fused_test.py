@@ -7,7 +7,7 @@ import tensorflow as tf
 from albert_tf.models.kernels import xla
 from albert_tf.models.kernels.choice import TRAINING
 from albert_tf.models.kernels.interface import PLAIN, Kernels, Norm
-from albert_tf.models.kernels.plain import rotation
+from albert_tf.models.kernels.plain import Dropout, rotation
 from albert_tf.models.layers import common
 from albert_tf.runtime import devices
 
@@ -46,7 +46,7 @@ def test_gelu_and_its_slope():
 def test_softmax_and_its_gradient():
     logits, mask = normal(3, 2, 5, 7), normal(3, 1, 1, 7, seed=1)
     plain = value_and_gradients(lambda x: tf.nn.softmax(x + mask), logits)
-    ours = value_and_gradients(lambda x: CPU.softmax(x, tf.constant(mask)), logits)
+    ours = value_and_gradients(lambda x: CPU._softmax(x, tf.constant(mask)), logits)
     for left, right in zip(ours, plain, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-7)
 
@@ -54,15 +54,15 @@ def test_softmax_and_its_gradient():
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 def test_add_dropout_norm_and_its_gradients(rate):
     inputs = normal(5, 24), normal(5, 24, seed=1), normal(24, seed=2), normal(24, seed=3)
-    key = KEY if rate else None
+    dropout = Dropout.of(rate, KEY)
 
     def by_tape(x, update, gamma, beta):
-        total = x + PLAIN.dropout(update, rate, key)
+        total = x + PLAIN.dropout(update, dropout)
         mean, variance = tf.nn.moments(total, -1, keepdims=True)
         return (total - mean) / tf.sqrt(variance + 1e-3) * gamma + beta
 
     def ours(x, update, gamma, beta):
-        return CPU.add_norm(x, update, Norm(gamma, beta, 1e-3), rate, key)
+        return CPU.add_norm(x, update, Norm(gamma, beta, 1e-3), dropout)
 
     pairs = zip(
         value_and_gradients(ours, *inputs), value_and_gradients(by_tape, *inputs), strict=True
@@ -95,7 +95,7 @@ def test_gated_gelu_and_its_gradient():
         return tf.nn.gelu(x[:, :8], approximate=True) * x[:, 8:]
 
     pairs = zip(
-        value_and_gradients(lambda x: CPU.gated_activation(x, "gelu"), x),
+        value_and_gradients(lambda x: CPU.activation(x, "gelu", gated=True), x),
         value_and_gradients(by_tape, x),
         strict=True,
     )
@@ -135,15 +135,15 @@ def test_what_is_not_finite_is_seen_behind_every_program(bad):
     scale = tf.ones([16]), tf.zeros([16])
     seen = {
         "norm": CPU.add_norm(x, ones, Norm(*scale, 1e-6)),
-        "softmax": CPU.softmax(tf.abs(x)[None], tf.zeros([1, 1, 16])),
+        "softmax": CPU._softmax(tf.abs(x)[None], tf.zeros([1, 1, 16])),
         "gelu": CPU.activation(tf.abs(x), "gelu"),
-        "gated": CPU.gated_activation(x, "gelu"),
+        "gated": CPU.activation(x, "gelu", gated=True),
         "rotate": CPU.rotate(x[None, None]),
-        "dropout": CPU.programs.dropout(x, 0.0, KEY),
+        "dropout": CPU.programs.dropout(x, Dropout(0.0, KEY)),
         "GELU's slope": CPU.programs.gelu_gradient(ones, x),
         "gate's slope": CPU.programs.gated_gelu_gradient(ones, x[:, :8]),
         "softmax's slope": CPU.programs.softmax_gradient(ones, x),
-        "norm's slope": CPU.programs.norm_gradient(ones, x, scale[0], None, ones, 1e-6, 0.0)[2],
+        "norm's slope": CPU.programs.norm_gradient(ones, x, scale[0], ones, 1e-6, None)[2],
         "loss": CPU.linear_cross_entropy(
             tf.cast(x, tf.float32),
             tf.ones([3, 16]),
@@ -161,7 +161,9 @@ def test_bfloat16_in_and_out():
     x, update = (tf.cast(normal(3, 8, seed=seed), tf.bfloat16) for seed in (0, 1))
     ones, zeros = tf.ones([8]), tf.zeros([8])
     gradients = value_and_gradients(
-        lambda x, update, gamma, beta: CPU.add_norm(x, update, Norm(gamma, beta, 1e-12), 0.1, KEY),
+        lambda x, update, gamma, beta: CPU.add_norm(
+            x, update, Norm(gamma, beta, 1e-12), Dropout(0.1, KEY)
+        ),
         x,
         update,
         ones,
@@ -169,23 +171,23 @@ def test_bfloat16_in_and_out():
     )
     half, full = tf.bfloat16, tf.float32
     assert [g.dtype for g in gradients] == [half, half, half, full, full]
-    assert CPU.gated_activation(x, "gelu").dtype == CPU.rotate(x[None, None]).dtype == half
+    assert CPU.activation(x, "gelu", gated=True).dtype == CPU.rotate(x[None, None]).dtype == half
     assert CPU.activation(x, "gelu").dtype == half
 
 
 def norm_of(ops, x, update, gamma, beta):
-    return ops.add_norm(x, update, Norm(gamma, beta, 1e-3), 0.1, KEY)
+    return ops.add_norm(x, update, Norm(gamma, beta, 1e-3), Dropout(0.1, KEY))
 
 
 def softmax_of(ops, x):
-    return ops.softmax(x, tf.constant(normal(8, 1, 1, 20, seed=9)))
+    return ops._softmax(x, tf.constant(normal(8, 1, 1, 20, seed=9)))
 
 
 @pytest.mark.parametrize(
     ("operation", "shapes"),
     [
         (lambda ops, x: ops.activation(x, "gelu"), [(160, 64)]),
-        (lambda ops, x: ops.gated_activation(x, "gelu"), [(160, 64)]),
+        (lambda ops, x: ops.activation(x, "gelu", gated=True), [(160, 64)]),
         (lambda ops, x: ops.rotate(x), [(8, 2, 20, 16)]),
         (softmax_of, [(8, 2, 20, 20)]),
         (norm_of, [(160, 64), (160, 64), (64,), (64,)]),
@@ -215,13 +217,15 @@ def test_bfloat16_gradients_are_those_of_the_plain_operations(operation, shapes)
 def test_dropout_of_a_shape_known_later_is_the_same():
     ones = np.ones([3, 2, 5, 700], np.float32)
     later = tf.function(
-        lambda x: CPU.dropout(x, 0.5, KEY), [tf.TensorSpec([None] * 4)], autograph=False
+        lambda x: CPU.dropout(x, Dropout(0.5, KEY)), [tf.TensorSpec([None] * 4)], autograph=False
     )
-    np.testing.assert_array_equal(later(ones), CPU.dropout(tf.constant(ones), 0.5, KEY))
+    np.testing.assert_array_equal(later(ones), CPU.dropout(tf.constant(ones), Dropout(0.5, KEY)))
 
 
 def test_dropout_passes_the_gradient_where_it_kept():
-    y, gradient = value_and_gradients(lambda x: CPU.dropout(x, 0.25, KEY), np.ones([50, 40], "f"))
+    y, gradient = value_and_gradients(
+        lambda x: CPU.dropout(x, Dropout(0.25, KEY)), np.ones([50, 40], "f")
+    )
     # y is 0 or 4/3; d sum(y^3) / dx = 3 y^2 * 4/3 where kept.
     np.testing.assert_allclose(gradient, np.where(y == 0, 0, 3 * (4 / 3) ** 3), rtol=1e-5)
 
@@ -234,10 +238,12 @@ def test_keys_positions_and_steps_are_independent():
         key = tf.constant([0, 7])
         for number in path:
             key = common.fold_in(key, number)
-        return CPU.dropout(ones, 0.5, key).numpy() / 2
+        return CPU.dropout(ones, Dropout(0.5, key)).numpy() / 2
 
     masks = [kept(*path) for path in ((), (0,), (1,), (2,), (0, 0), (0, 1), (1, 0), (1, 1))]
-    masks += [CPU.dropout(ones, 0.5, tf.constant([0, step])).numpy() / 2 for step in (8, 9)]
+    masks += [
+        CPU.dropout(ones, Dropout(0.5, tf.constant([0, step]))).numpy() / 2 for step in (8, 9)
+    ]
     masks += [np.roll(masks[0], shift) for shift in (1, 2, 8, 64, 768)]
     correlations = np.corrcoef(masks)[np.triu_indices(len(masks), 1)]
     # A correlation of n independent bits has deviation 1 / sqrt(n); 105 pairs, five deviations.

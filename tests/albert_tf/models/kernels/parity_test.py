@@ -13,7 +13,7 @@ import tf_keras
 
 from albert_tf.models.config import FFNS, NORMS, POSITIONS, AlbertConfig
 from albert_tf.models.kernels import packing, target
-from albert_tf.models.kernels.choice import TRAINING, choose
+from albert_tf.models.kernels.choice import LOOPED, TRAINING, choose
 from albert_tf.models.kernels.fused import FusedKernels
 from albert_tf.models.kernels.interface import PLAIN, Kernels
 from albert_tf.models.kernels.tpu import TpuKernels
@@ -126,10 +126,15 @@ def test_the_device_and_training_choose():
         with target.tracing_for(kind):
             assert type(choose(training=True)) is wanted
             assert choose(training=False) is choose(training=True, name="plain") is PLAIN
+            assert choose(training=False, unroll=False) is LOOPED
+            assert type(choose(training=True, unroll=False)) is wanted
 
 
 def test_no_set_has_operations_of_its_own():
     """A layer that runs on one device runs on all."""
-    for ops in TRAINING.values():
-        public = {name for name in dir(ops) if not name.startswith("_")}
-        assert public == {name for name in dir(Kernels) if not name.startswith("_")}
+
+    def operations(of: object) -> set[str]:
+        return {n for n in dir(of) if not n.startswith("_") and callable(getattr(of, n))}
+
+    for ops in (*TRAINING.values(), LOOPED):
+        assert operations(ops) == operations(Kernels)

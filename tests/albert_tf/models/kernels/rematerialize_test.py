@@ -52,7 +52,7 @@ def run(stack: SharedStack, key=None, batch: int = 4, jit: bool = False) -> list
     def step(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = stack(x, mask, key=key, training=True)[-1]
+            y = stack(x, mask, dropout_key=key, training=True)[-1]
             loss = tf.reduce_sum(tf.cast(y, tf.float32) ** 3)
         return [y, *tape.gradient(loss, [x, *stack.trainable_variables])]
 

@@ -8,7 +8,7 @@ import tf_keras
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.kernels import tpu_operations as tpu
 from albert_tf.models.kernels.choice import TRAINING
-from albert_tf.models.kernels.plain import dropped
+from albert_tf.models.kernels.plain import Dropout, dropped
 from albert_tf.models.layers.shared_stack import SharedStack
 
 CONFIG = AlbertConfig(
@@ -49,16 +49,16 @@ def assert_same(ours: list[np.ndarray], wanted: list[np.ndarray]) -> None:
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_attention_is_that_of_the_definition(rate, parts):
-    key = tf.constant([1, 2]) if rate else None
+    dropout = Dropout.of(rate, tf.constant([1, 2]))
     mask = tf.constant([[0.0] * 6, [0.0] * 4 + [-10000.0] * 2])[:, None, None]
 
     def plain(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
         weights = tf.nn.softmax(tf.einsum("bsnd,btnd->bnst", q, k) + mask)
-        weights = weights if key is None else dropped(weights, rate, key)
+        weights = weights if dropout is None else dropped(weights, dropout)
         return tf.einsum("bnst,btnd->bsnd", weights, v)
 
     inputs = [normal(2, 6, 3, 4, seed=seed) for seed in range(3)]
-    ours = gradients(lambda q, k, v: tpu.attention(q, k, v, mask, rate, key, parts), *inputs)
+    ours = gradients(lambda q, k, v: tpu.attention(q, k, v, mask, dropout, parts), *inputs)
     assert_same(ours, gradients(plain, *inputs))
 
 
@@ -69,7 +69,7 @@ def test_dropout_in_blocks_of_chunks_is_that_of_the_whole_batch():
     def attention(rows: slice, key: list[int], parts: int) -> tf.Tensor:
         inputs = (tf.constant(x[rows]) for x in (q, k, v, mask))
         run = tf.function(tpu.attention, jit_compile=True, autograph=False)
-        return run(*inputs, 0.5, tf.constant(key), parts)
+        return run(*inputs, Dropout(0.5, tf.constant(key)), parts)
 
     chunks = [attention(slice(2 * i, 2 * i + 2), [1, 2, i], 2) for i in range(2)]
     whole = attention(slice(4), [1, 2], 1)
@@ -120,12 +120,12 @@ def test_a_logit_exceeds_that_of_the_label_by_at_most_the_limit():
 
 def test_a_norm_and_both_of_its_twins():
     def ours(x: tf.Tensor, update: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-        key = tf.constant([1, 2])
-        twins = tpu.add_dropout_norm(x, update, gamma, beta, 1e-12, 0.5, key)
+        dropout = Dropout(0.5, tf.constant([1, 2]))
+        twins = tpu.add_dropout_norm(x, update, gamma, beta, 1e-12, dropout)
         return twins.residual + 2.0 * twins.operand
 
     def plain(x: tf.Tensor, update: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-        total = x + dropped(update, 0.5, tf.constant([1, 2]))
+        total = x + dropped(update, Dropout(0.5, tf.constant([1, 2])))
         mean, variance = tf.nn.moments(total, -1, keepdims=True)
         return 3.0 * ((total - mean) / tf.sqrt(variance + 1e-12) * gamma + beta)
 
