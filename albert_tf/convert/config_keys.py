@@ -108,12 +108,11 @@ def from_config(config: AlbertConfig, keys: Mapping[str, str]) -> dict[str, Any]
       ConfigError: the layers share only attention or only feed-forward weights, or the block is not
         the paper's.
     """
-    for key, paper in {"norm": "post", "positions": "learned", "ffn": "plain"}.items():
-        if (value := getattr(config, key)) != paper:
-            raise ConfigError(
-                f"Google's and Hugging Face's formats need the paper's block, `{key}` {paper}. "
-                f"Received: {value!r}. Export the model instead, or copy its folder."
-            )
+    config.require_known(
+        {"activation": ("gelu", "relu")},
+        "a model in Google's and Hugging Face's formats",
+        "Export the model instead, or copy its folder.",
+    )
     if config.sharing in ("attention", "ffn"):
         raise ConfigError(
             "In Google's and Hugging Face's formats, layers share all weights or none. Received: "

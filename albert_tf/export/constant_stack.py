@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -80,23 +80,24 @@ def with_constants(model: Model, largest: int = LARGEST) -> Model:
 def _constant_layer(block: EncoderBlock, dtype: str) -> InferenceLayer:
     """Return `block` as a `tf.function` that holds its weights as constants."""
 
-    def values(part: NamedTuple) -> list[np.ndarray]:
-        """Return the kernels and biases in `dtype`, and the scale and shift of a LayerNorm."""
-        *affine, gamma, beta = tf.nest.flatten(part)
-        return [*(tf.cast(each, dtype).numpy() for each in affine), gamma.numpy(), beta.numpy()]
+    def stored(part: Any) -> Any:
+        """Return the kernels and biases in `dtype`, and scales and shifts as they are."""
+        values = part._asdict()
+        affine = {n: v for n, v in values.items() if not n.endswith(("gamma", "beta"))}
+        cast = tf.nest.map_structure(lambda value: tf.cast(value, dtype), affine)
+        return tf.nest.map_structure(np.asarray, part._replace(**cast))
 
     weights = (
-        block.attention.weight_tensors(PLAIN),
-        block.feed_forward.weight_tensors(),
+        stored(block.attention.weight_tensors(PLAIN)),
+        stored(block.feed_forward.weight_tensors()),
     )
-    constants = [*values(weights[0]), *values(weights[1])]
     hidden = tf.TensorSpec([None, None, block.config.hidden_size], dtype)
     mask = tf.TensorSpec([None, 1, 1, None], tf.float32)
     num_queries = tf.TensorSpec([], tf.int32)
 
     @tf.function(input_signature=[hidden, mask, num_queries], autograph=False)
     def layer(x: tf.Tensor, mask: tf.Tensor, num_queries: tf.Tensor) -> tf.Tensor:
-        attention, ffn = tf.nest.pack_sequence_as(weights, list(map(tf.constant, constants)))
+        attention, ffn = tf.nest.map_structure(tf.constant, weights)
         return block.infer(attention, ffn, x, mask, num_queries)
 
     return lambda x, mask, num_queries: layer(

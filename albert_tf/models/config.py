@@ -15,6 +15,9 @@ SHARINGS = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu")
 MAX_PARAMETERS = 10**10  # seven times BERT-xlarge; more is a mistake in a file
 NORMS, POSITIONS, FFNS = ("post", "pre"), ("learned", "rotary"), ("plain", "gated")
+# The fields that choose what a layer computes. Whatever computes or names layers anew, as other
+# formats do, refuses what it does not know (`require_known`).
+VARIANTS = ("activation", "norm", "positions", "ffn")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +103,25 @@ class AlbertConfig(Bounded):
                 f"`{part}` must divide `{whole}`. "
                 f"Received: {part}={getattr(self, part)}, {whole}={getattr(self, whole)}."
             )
+
+    def require_known(self, known: Mapping[str, Sequence[Any]], what: str, remedy: str) -> None:
+        """Check that something knows the layers of this model.
+
+        Args:
+          known: a field of VARIANTS -> the values it knows; of other fields, the default.
+          what: what must have these values, for the message.
+          remedy: the end of the message.
+
+        Raises:
+          ConfigError: a field of VARIANTS has another value.
+        """
+        for field in dataclasses.fields(self):
+            values, value = known.get(field.name, (field.default,)), getattr(self, field.name)
+            if field.name in VARIANTS and value not in values:
+                raise ConfigError(
+                    f"{what} must have `{field.name}` {' or '.join(map(str, values))}. "
+                    f"Received: {value!r}. {remedy}"
+                )
 
     @property
     def head_size(self) -> int:

@@ -16,6 +16,13 @@ from albert_tf.models.layers.attention import MASKED, SelfAttention
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
 from albert_tf.models.layers.feed_forward import FeedForward
 
+KNOWN = {
+    "activation": ("gelu", "relu"),
+    "norm": ("post", "pre"),
+    "positions": ("learned", "rotary"),
+    "ffn": ("plain", "gated"),
+}
+
 
 class EncoderGraph:
     """Adds an encoder to a graph, as `AlbertEncoder` computes it outside training.
@@ -23,9 +30,13 @@ class EncoderGraph:
     Args:
       graph: the graph to add to.
       encoder: the trained encoder.
+
+    Raises:
+      ConfigError: the encoder computes what has no operators here.
     """
 
     def __init__(self, graph: Graph, encoder: AlbertEncoder) -> None:
+        encoder.config.require_known(KNOWN, "an ONNX model", "Export a SavedModel instead.")
         self.graph, self.encoder, self.config = graph, encoder, encoder.config
 
     def pooled(self, *ids: str) -> str:

@@ -6,10 +6,15 @@ import json
 
 import pytest
 
+from albert_tf.convert.config_keys import KEYS, from_config
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Graph
+from albert_tf.models import config as config_module
 from albert_tf.models.config import (
     MAX_PARAMETERS,
     PRESETS,
     SHARINGS,
+    VARIANTS,
     AlbertConfig,
     head_param_counts,
     param_counts,
@@ -242,3 +247,21 @@ def test_a_foreign_configuration_names_the_converter(tmp_path):
     path.write_text('{"num_hidden_layers": 2}')
     with pytest.raises(ConfigError, match="albert_tf.convert"):
         AlbertConfig.from_json(str(path))
+
+
+def test_every_choice_of_a_layer_is_a_variant():
+    """Sharing and recomputation change which weights a layer uses, and when: no result."""
+    defaults = {field.name: field.default for field in dataclasses.fields(AlbertConfig)}
+    choices = {name for name, value in defaults.items() if isinstance(value, str | bool)}
+    assert choices - {"sharing", "rematerialize"} == set(VARIANTS)
+
+
+def test_a_variant_that_a_format_does_not_know_is_refused_by_name(monkeypatch):
+    monkeypatch.setattr(config_module, "VARIANTS", (*VARIANTS, "max_positions"))  # as if new
+    config = AlbertConfig(max_positions=12, ffn="gated")
+    with pytest.raises(ConfigError, match="an ONNX model .* `max_positions` 512. Received: 12. Ex"):
+        EncoderGraph(Graph(), AlbertEncoder(config))
+    with pytest.raises(ConfigError, match="Hugging.* `max_positions` 512. Received: 12. Export"):
+        from_config(config.replace(ffn="plain"), KEYS)
+    with pytest.raises(ConfigError, match="x must have `ffn` plain or wide. Received: 'gated'. Y"):
+        config.require_known({"ffn": ("plain", "wide"), "max_positions": (12,)}, "x", "Y")
