@@ -26,6 +26,7 @@ from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.training.progress import printing_if
 from finetuning.datasets import DATASETS, TRAINED, trained_dataset
 from finetuning.datasets.dataset import Dataset, Reading, source_of
 from finetuning.reporting import report
@@ -130,14 +131,13 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
     cache = None if options.dry_run else options.cache_dir
     finetuner = Finetuner(options.task, task, data, source, start.tokenizer, strategy, cache, share)
     training_source = TrainingSource(start.origin, start.model, start.fingerprint)
-    if options.seeds == 1:
-        finetuner.run(config, open_run(options.run_dir), training_source, options.dry_run)
-        return
-    runs = [open_run(os.path.join(options.run_dir, f"seed-{i}")) for i in range(options.seeds)]
-    for number, run in enumerate(runs):
-        seeded = dataclasses.replace(config, seed=config.seed + number)
-        finetuner.run(seeded, run, training_source, options.dry_run)
-    if not options.dry_run and devices.is_chief(strategy):
+    several = [os.path.join(options.run_dir, f"seed-{i}") for i in range(options.seeds)]
+    runs = [open_run(path) for path in (several if options.seeds > 1 else [options.run_dir])]
+    with printing_if(devices.is_chief(strategy)):
+        for number, run in enumerate(runs):
+            seeded = dataclasses.replace(config, seed=config.seed + number)
+            finetuner.run(seeded, run, training_source, options.dry_run)
+    if len(runs) > 1 and not options.dry_run and devices.is_chief(strategy):
         print(report.summarize(options.run_dir, [read_result(run) for run in runs]))
 
 

@@ -28,6 +28,7 @@ from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.training.progress import printing_if
 from data.pipeline.batches import Mixture, Records
 from data.records.manifest import Manifest, tokenizer_of
 from pretraining.evaluation.intrinsic import Evaluator
@@ -137,8 +138,8 @@ def main(
         return
     if runtime.is_chief:  # only one of several workers writes the run
         begin(run, run_config, records, options.runtime)
-    print(summary(config, records, runtime), flush=True)
-    with contextlib.ExitStack() as stack:
+        print(summary(config, records, runtime), flush=True)
+    with printing_if(runtime.is_chief), contextlib.ExitStack() as stack:
         if runtime.is_chief:
             stack.enter_context(run.locked())  # nothing is written before
         if _is_complete(run):  # by another process, since the first check

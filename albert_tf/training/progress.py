@@ -1,7 +1,10 @@
 """Progress of long tasks: a bar with an ETA on a terminal, elsewhere a plain line at intervals."""
 
+import contextlib
+import os
 import sys
 import time
+from collections.abc import Iterator
 from typing import Self
 
 from tqdm import tqdm
@@ -45,3 +48,11 @@ class Progress:
         total = f"/{self.total:,}" if self.total else ""
         eta = f", {(self.total - self.done) / rate:.0f} s left" if self.total and rate else ""
         return f"{self.done:,}{total} {self.unit} ({rate:,.1f}/s{eta}) {note}".rstrip()
+
+
+@contextlib.contextmanager
+def printing_if(is_chief: bool) -> Iterator[None]:
+    """Discard what the block prints, unless this process is the chief of several workers."""
+    with open(os.devnull, "w") as nowhere:
+        with contextlib.nullcontext() if is_chief else contextlib.redirect_stdout(nowhere):
+            yield

@@ -40,10 +40,9 @@ def compiled(
     the model's own, as for `compile`.
 
     Raises:
-      ConfigError: the settings do not fit the model or the number of replicas.
+      ConfigError: the settings do not fit the model.
     """
     values = config.training
-    values.check_batch(strategy.num_replicas_in_sync)
     tf_keras.utils.set_random_seed(config.seed)
     with strategy.scope():
         model = model_of()

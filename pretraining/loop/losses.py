@@ -8,8 +8,9 @@ from albert_tf.models.kernels.plain import cross_entropy
 from data.objectives.objective import Objective
 from data.objectives.registry import ObjectiveConfig
 
-OBJECTIVES = ObjectiveConfig().objectives  # their sums and labels have the same names in all runs
-SUMS = tuple(name for objective in OBJECTIVES for name in objective.sums)
+# The objectives whose losses are summed; sums and labels have the same names in all runs.
+SUMMED = ObjectiveConfig().objectives
+SUMS = tuple(name for objective in SUMMED for name in objective.sums)
 
 
 def pretraining_sums(
@@ -23,7 +24,7 @@ def pretraining_sums(
     """
     return {
         name: value
-        for objective in OBJECTIVES
+        for objective in SUMMED
         for name, value in zip(objective.sums, _sums(objective, outputs, batch), strict=True)
     }
 
@@ -54,7 +55,7 @@ def _sums(
 def means(sums: Mapping[str, float]) -> dict[str, float]:
     """Return the metrics of each objective, omitting those with a count of 0."""
     result: dict[str, float] = {}
-    for objective in OBJECTIVES:
+    for objective in SUMMED:
         *totals, count = (sums[name] for name in objective.sums)
         if count:
             result |= {n: t / count for n, t in zip(objective.metrics, totals, strict=True)}

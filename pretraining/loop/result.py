@@ -5,10 +5,10 @@ import statistics
 
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
-from pretraining.loop.losses import OBJECTIVES
+from pretraining.loop.losses import SUMMED
 from pretraining.loop.selection import HELDOUT
 
-LOSSES, ACCURACIES = zip(*(objective.metrics for objective in OBJECTIVES), strict=True)
+LOSSES, ACCURACIES = zip(*(objective.metrics for objective in SUMMED), strict=True)
 PANELS = {
     "loss": LOSSES,
     "accuracy": ACCURACIES,

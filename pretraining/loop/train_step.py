@@ -20,7 +20,7 @@ from albert_tf.training.step import (
     step_dropout_key,
 )
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.losses import OBJECTIVES, SUMS, pretraining_sums
+from pretraining.loop.losses import SUMMED, SUMS, pretraining_sums
 
 Step = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
 
@@ -80,7 +80,7 @@ class TrainStep:
       smallest_part: the smallest number of pieces of such a part.
     """
 
-    COUNTED = tuple(objective.weights for objective in OBJECTIVES)
+    COUNTED = tuple(objective.weights for objective in SUMMED)
     RESULTS = (*SUMS, "grad_norm", "skipped")
 
     def __init__(

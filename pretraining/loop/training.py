@@ -46,8 +46,7 @@ def train(
     `TrainingState`.
 
     Raises:
-      InputError: the replicas cannot share a batch, no checkpoint can be read, or training
-        diverged.
+      InputError: no checkpoint can be read, or training diverged.
       SystemExit: SIGTERM or Ctrl-C arrived. The run is saved, and the status is 128 + the signal.
     """
     loop = config.loop
@@ -105,7 +104,6 @@ class TrainingState:
         evaluation: Callable[[AlbertPretrainer], Evaluate] | None,
         make_step: MakeStep,
     ) -> None:
-        check_batch(config, runtime.replicas)
         self.config, self.records, self.run, self.runtime = config, records, run, runtime
         self.writes = writable_run(run, runtime.is_chief)
         tf_keras.utils.set_random_seed(config.seed)  # only for the initial weights

@@ -12,7 +12,7 @@ from albert_tf.training.metrics_log import MetricsLog
 from albert_tf.training.progress import Progress
 from data.records.manifest import Manifest
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.losses import OBJECTIVES, means
+from pretraining.loop.losses import SUMMED, means
 from pretraining.loop.runtime import Runtime
 
 _BACKWARD = 2  # times the forward pass: one product for the input's gradient, one for the weight's
@@ -90,7 +90,7 @@ class TrainingLog(MetricsLog):
 
 
 def _progress_text(row: Mapping[str, float]) -> str:
-    shown = [name for objective in OBJECTIVES for name in objective.metrics if name in row]
+    shown = [name for objective in SUMMED for name in objective.metrics if name in row]
     parts = [f"{' '.join(reversed(name.split('/')))} {row[name]:.3f}" for name in shown]
     parts += [f"{row['sequences_per_s']:,.1f} sequences/s", f"{row['tokens_per_s']:,.0f} tokens/s"]
     if "flops_utilisation" in row:

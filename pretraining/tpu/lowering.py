@@ -22,7 +22,7 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.losses import OBJECTIVES
+from pretraining.loop.losses import SUMMED
 from pretraining.loop.train_step import TrainStep, make_optimizer
 from pretraining.tpu.cost_model import estimated_cycles
 from pretraining.tpu.jax_internals import compile_stablehlo
@@ -109,7 +109,7 @@ def batch_specs(batch_size: int, seq_length: int, num_predictions: int) -> dict[
     pieces, slots = (batch_size, seq_length), (batch_size, num_predictions)
     specs = {name: tf.TensorSpec(pieces, tf.int32) for name in INPUTS}
     specs["masked_lm_positions"] = tf.TensorSpec(slots, tf.int32)
-    for objective in OBJECTIVES:
+    for objective in SUMMED:
         shape = slots if objective.head.input == MASKED_POSITIONS else (batch_size,)
         specs[objective.labels] = tf.TensorSpec(shape, tf.int32)
         specs[objective.weights] = tf.TensorSpec(shape, tf.float32)
