@@ -33,14 +33,14 @@ from albert_tf.text.tokenizer import load_tokenizer
 
 # The first one is the default.
 FORMATS: dict[str, Format] = {"saved_model": SavedModel(), "litert": LiteRT(), "onnx": Onnx()}
-_QUANTIZATIONS = dict.fromkeys(name for each in FORMATS.values() for name in each.quantizations)
+_QUANTIZATIONS = dict.fromkeys(name for writer in FORMATS.values() for name in writer.quantizations)
 
 
 def _only_for(name: str) -> dict[str, Sequence[str]]:
     """Return the kinds and the formats that take an option; all do if none says so."""
     takers = {
         "kind": [kind for kind, export in EXPORTS.items() if name in export.options],
-        "format": [format for format, each in FORMATS.items() if name in each.options],
+        "format": [format for format, writer in FORMATS.items() if name in writer.options],
     }
     return {option: names for option, names in takers.items() if names}
 
@@ -75,11 +75,12 @@ class ExportOptions(commands.CommandOptions):
         only_for=_only_for("precision"),
     )
     format: Annotated[str, one_of(*FORMATS)] = commands.option(
-        ", ".join(f"{name} ({each.about})" for name, each in FORMATS.items()), next(iter(FORMATS))
+        ", ".join(f"{name} ({writer.about})" for name, writer in FORMATS.items()),
+        next(iter(FORMATS)),
     )
     quantization: Annotated[str, one_of(*_QUANTIZATIONS)] = commands.option(
         "type of the weights, where none is float32: "
-        + "; ".join(f"{', '.join(each.quantizations)} for {n}" for n, each in FORMATS.items()),
+        + "; ".join(f"{', '.join(writer.quantizations)} for {n}" for n, writer in FORMATS.items()),
         "none",
     )
     seq_length: int | None = commands.option(
@@ -103,7 +104,7 @@ def main(options: ExportOptions) -> None:
     run.require_ended("--run_dir", options.unfinished)
     serving.check_name(options.output)
     folder = os.path.join(options.output, str(options.version))
-    if any(os.path.exists(os.path.join(folder, each.file)) for each in FORMATS.values()):
+    if any(os.path.exists(os.path.join(folder, writer.file)) for writer in FORMATS.values()):
         raise InputError(
             f"--output={options.output} already contains version {options.version}, which will not "
             f"be overwritten: pass --version={options.version + 1}."
@@ -154,8 +155,10 @@ def _kind(options: ExportOptions, task: str | None) -> str:
     """Return the kind of export for a run that was trained for `task`."""
     allowed = list(PRETRAINED)
     if task in KINDS:
-        kept = (name for name, each in PRETRAINED.items() if not each.needs_pretraining_heads)
-        allowed = [task, *kept]
+        without_heads = (
+            name for name, export in PRETRAINED.items() if not export.needs_pretraining_heads
+        )
+        allowed = [task, *without_heads]
     kind = options.kind or (allowed[0] if task == "pretraining" else task)
     if kind is None or kind not in allowed:
         raise InputError(

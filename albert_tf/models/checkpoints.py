@@ -89,13 +89,13 @@ def latest_checkpoint(path: str) -> str:
     Raises:
       InputNotFoundError: there is no checkpoint.
     """
-    found = latest_in(os.path.join(path, CHECKPOINTS))
-    if found is None:
+    latest = latest_in(os.path.join(path, CHECKPOINTS))
+    if latest is None:
         raise InputNotFoundError(
             f"no checkpoint in {os.path.join(path, CHECKPOINTS)!r} "
             f"(working directory {os.getcwd()}). Has the run saved one yet?"
         )
-    return found
+    return latest
 
 
 def latest_in(folder: str) -> str | None:
@@ -206,21 +206,21 @@ def _assign_all(target: tf.train.Checkpoint, reader: Any) -> None:
             part.assign(value.astype(part.dtype.as_numpy_dtype))
 
 
-def weight_differences(expected: Shapes, found: Shapes) -> str:
-    """Return the differences between `found` and `expected` in one line; empty without any."""
+def weight_differences(expected: Shapes, actual: Shapes) -> str:
+    """Return the differences between `actual` and `expected` in one line; empty without any."""
     kinds = {
-        "missing": [f"{n} {list(s)}" for n, s in expected.items() if n not in found],
+        "missing": [f"{n} {list(s)}" for n, s in expected.items() if n not in actual],
         "of another shape": [
-            f"{name} {list(found[name])}, expected {list(shape)}"
+            f"{name} {list(actual[name])}, expected {list(shape)}"
             for name, shape in expected.items()
-            if name in found and tuple(found[name]) != tuple(shape)
+            if name in actual and tuple(actual[name]) != tuple(shape)
         ],
-        "unexpected": [f"{n} {list(s)}" for n, s in found.items() if n not in expected],
+        "unexpected": [f"{n} {list(s)}" for n, s in actual.items() if n not in expected],
     }
     if not any(kinds.values()):
         return ""
     listed = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds.items() if names]
-    return f"{len(expected)} weights expected, {len(found)} found; {'; '.join(listed)}."
+    return f"{len(expected)} weights expected, {len(actual)} found; {'; '.join(listed)}."
 
 
 def _some(names: list[str]) -> str:
@@ -235,7 +235,7 @@ def differences_from(target: tf.train.Checkpoint, checkpoint: str) -> str:
     every difference: it skips weights that the model has no variable for, such as those of a second
     group in a model with one group.
     """
-    found = {
+    shapes = {
         name.removesuffix(_VALUE): shape
         for name, shape in tf.train.list_variables(checkpoint)
         if name.endswith(_VALUE) and not _NOT_WEIGHTS & set(name.split("/"))
@@ -246,7 +246,7 @@ def differences_from(target: tf.train.Checkpoint, checkpoint: str) -> str:
             layers.append(f"{name}/")
         elif isinstance(part, tf.Variable) and name.startswith(tuple(layers)):
             expected[name] = part.shape
-    inside = {name: shape for name, shape in found.items() if name.startswith(tuple(layers))}
+    inside = {name: shape for name, shape in shapes.items() if name.startswith(tuple(layers))}
     return weight_differences(expected, inside)
 
 
@@ -293,12 +293,12 @@ def set_variables(encoder: tf_keras.Model, values: Sequence[Any], path: str) -> 
       InputError: the numbers or the shapes of the variables differ.
     """
     expected = [tuple(v.shape) for v in encoder.variables]
-    found = [tuple(v.shape) for v in values]
-    if expected != found:
-        differing = [pair for pair in itertools.zip_longest(expected, found) if len(set(pair)) > 1]
+    actual = [tuple(v.shape) for v in values]
+    if expected != actual:
+        differing = [pair for pair in itertools.zip_longest(expected, actual) if len(set(pair)) > 1]
         raise InputError(
             f"{path!r} must contain the {len(expected)} weights that its config describes. "
-            f"Received: {len(found)} weights; the first that differs should have the shape "
+            f"Received: {len(actual)} weights; the first that differs should have the shape "
             f"{differing[0][0]} and has {differing[0][1]}."
         )
     for variable, value in zip(encoder.variables, values, strict=True):

@@ -212,9 +212,9 @@ def sharing_plan(config: AlbertConfig) -> tuple[LayerWeights, ...]:
     """
     # Integer arithmetic: int(layer / num_layers * num_groups) misplaces layers for odd sizes.
     groups = [layer * config.num_groups // config.num_layers for layer in range(config.num_layers)]
-    own = range(config.num_layers)
-    attention = groups if config.sharing in ("all", "attention") else own
-    ffn = groups if config.sharing in ("all", "ffn") else own
+    separate = range(config.num_layers)
+    attention = groups if config.sharing in ("all", "attention") else separate
+    ffn = groups if config.sharing in ("all", "ffn") else separate
     return tuple(LayerWeights(a, f) for a, f in zip(attention, ffn, strict=True))
 
 

@@ -167,9 +167,9 @@ def check_types(inputs: Mapping[str, tf.Tensor], names: Sequence[str]) -> None:
     Raises:
       ValueError: it is not; names what was received.
     """
-    found = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
+    given = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
     if not isinstance(inputs, Mapping) or set(names) - set(inputs):
-        raise ValueError(f"the inputs must be a dict with {', '.join(names)}. Received: {found}.")
+        raise ValueError(f"the inputs must be a dict with {', '.join(names)}. Received: {given}.")
     for name in names:
         dtype = getattr(inputs[name], "dtype", None)
         if dtype is None or not dtype.is_integer:

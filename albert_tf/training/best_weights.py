@@ -57,7 +57,7 @@ class BestWeights:
             if row["step"] <= step and self._column in row:
                 loss = row.get(self._loss_column) if self._loss_column else None
                 self._decide(int(row["step"]), row[self._column], loss)
-        self._checkpoints.drop(lambda kept: kept > step)
+        self._checkpoints.drop(lambda saved_step: saved_step > step)
         if self.step and self.step not in self._of_chief.steps() + self._checkpoints.steps():
             self._forget()  # it was dropped with a checkpoint that could not be read
 
@@ -69,7 +69,7 @@ class BestWeights:
 
     def drop_older(self) -> None:
         """Drop all weights but the best, once the run can no longer resume from an earlier step."""
-        self._checkpoints.drop(lambda kept: kept != self.step)
+        self._checkpoints.drop(lambda saved_step: saved_step != self.step)
 
     def restore(self) -> None:
         """Load the best weights into the model; weights that this process saved take precedence."""

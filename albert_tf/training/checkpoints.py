@@ -55,8 +55,8 @@ class Checkpoints:
             ) from None
         if self._keep:
             until = [saved for saved in _steps_in(self._target) if saved <= step]
-            kept = {also_keep, *until[: self._keep]}
-            self.drop(lambda old: old not in kept)
+            wanted = {also_keep, *until[: self._keep]}
+            self.drop(lambda old: old not in wanted)
 
     def drop(self, is_unwanted: Callable[[int], bool]) -> None:
         """Remove the checkpoints of the steps for which `is_unwanted` is true."""
@@ -120,5 +120,5 @@ class Checkpoints:
 def _steps_in(folder: str) -> list[int]:
     """Return the steps saved in a folder, the latest first; an index is written after its data."""
     names = os.listdir(folder) if os.path.isdir(folder) else []
-    found = (_INDEX.fullmatch(name) for name in names)
-    return sorted((int(match[1]) for match in found if match), reverse=True)
+    matches = (_INDEX.fullmatch(name) for name in names)
+    return sorted((int(match[1]) for match in matches if match), reverse=True)

@@ -60,7 +60,7 @@ def hub_header(
         "library_name": "albert_tf",
         "tags": ["albert", "tensorflow", name],
         "pipeline_tag": task,
-        "metrics": sorted({metric["type"] for each in results for metric in each["metrics"]}),
+        "metrics": sorted({metric["type"] for result in results for metric in result["metrics"]}),
         "model-index": [{"name": os.path.basename(os.path.abspath(path)), "results": results}],
     }
     text = yaml.safe_dump(header, sort_keys=False, allow_unicode=True)

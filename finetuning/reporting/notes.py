@@ -13,7 +13,7 @@ def unknown_pieces(
     features: Features, examples: Iterable[Any], tokenizer: Tokenizer
 ) -> UnknownPieces:
     """Return the unknown pieces of examples and their features."""
-    texts = itertools.chain.from_iterable(each.texts for each in examples)
+    texts = itertools.chain.from_iterable(example.texts for example in examples)
     return UnknownPieces.of(features.sequences.ids, texts, tokenizer)
 
 

@@ -93,7 +93,7 @@ def table_of(
                 continue
             every = results[run, task]
             values = _medians(every)
-            errors = _medians([each.get("standard_errors", {}) for each in every])
+            errors = _medians([of_seed.get("standard_errors", {}) for of_seed in every])
             cells.append(_cell(names, values, errors, every))
             if title == task:
                 averaged.append(statistics.mean(100 * values[name] for name in names))
@@ -117,8 +117,8 @@ def table_of(
 
 def _baselines_by_task(tasks: Sequence[str], results: Results) -> dict[str, dict[str, float]]:
     """Return the scores of always giving the same answer, for the tasks that have one."""
-    found = {task: _any_result(task, results).get("baselines", {}) for task in tasks}
-    return {task: scores for task, scores in found.items() if scores}
+    baselines = {task: _any_result(task, results).get("baselines", {}) for task in tasks}
+    return {task: scores for task, scores in baselines.items() if scores}
 
 
 def _any_result(task: str, results: Results) -> Mapping[str, Any]:
@@ -139,7 +139,7 @@ def _cell(
         if name in errors:
             shown += f" ± {100 * errors[name]:.1f}"
         if len(seeds) > 1:
-            every = [100 * each[name] for each in seeds]
+            every = [100 * of_seed[name] for of_seed in seeds]
             shown += f" ({min(every):.1f} to {max(every):.1f})"
         return shown
 
@@ -163,7 +163,7 @@ def _columns(task: str, part: str) -> dict[str, tuple[str, ...]]:
 
 def _medians(every: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the medians over the seeds of the values that every seed has."""
-    common = set.intersection(*(set(each) for each in every))
+    common = set.intersection(*(set(of_seed) for of_seed in every))
     names = [
         name for name, value in every[0].items() if name in common and isinstance(value, float)
     ]

@@ -48,10 +48,10 @@ def result_of(task: Dataset, data: Data, run: RunDir) -> dict[str, Any]:
     ((part, examples),) = data.dev.items()
     path, identity = run.evaluation_path(part), {"data": report.fingerprint(data)}
     if os.path.isfile(path):
-        kept = outputs.read_json(path, allow_nan=True)
-        if identity.items() <= kept.items():
-            require_intact(kept.get("result"), path)
-            return kept["result"]
+        stored = outputs.read_json(path, allow_nan=True)
+        if identity.items() <= stored.items():
+            require_intact(stored.get("result"), path)
+            return stored["result"]
     predictions, _ = load_predictor(run.path).answer(examples, 32)
     result = scores_of(task, data, predictions, read_result(run))
     outputs.write_json(path, identity | {"result": result})
@@ -86,11 +86,13 @@ def scores_of(
     section = thresholds.at(data.task, on_dev[thresholds.best_value])
     other = scores(thresholds.applied(predictions, section))
 
-    def fixed_of(own: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    def fixed_of(values: Mapping[str, Any], at_dev: Mapping[str, Any]) -> dict[str, Any]:
         """Return values at the run's own threshold, with those at dev's under other names."""
-        kept = {name: value for name, value in own.items() if name not in thresholds.upper_bounds}
+        exact = {
+            name: value for name, value in values.items() if name not in thresholds.upper_bounds
+        }
         names = thresholds.at_best.items()
-        return kept | {name_of(task.kind, best): others[plain] for best, plain in names}
+        return exact | {name_of(task.kind, best): at_dev[plain] for best, plain in names}
 
     metric = name_of(task.kind, metric)
     fixed = fixed_of(result, other) | {"metric": metric}

@@ -59,7 +59,7 @@ class PredictionWriter:
           InputError: examples have ids, but those of earlier calls have none, and the format is a
             table, whose columns are those of the first call.
         """
-        given = [each for each in ids if each is not None]
+        given = [id_ for id_ in ids if id_ is not None]
         if not self._names and predictions:
             names = self._kind.table_columns if self._has_spans else tuple(predictions[0])
             first = ("id",) if given else ("index",) if self._has_spans else ()

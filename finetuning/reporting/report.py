@@ -78,7 +78,11 @@ def empty_note(
     if tuned.found is None:
         return None
     key, known = tuned.found
-    if any(each[key] for each in predictions) or not any(getattr(e, known) for e in examples):
+    predicts, has_some = (
+        any(p[key] for p in predictions),
+        any(getattr(e, known) for e in examples),
+    )
+    if predicts or not has_some:
         return None
     return (
         f"The model predicts no {key} for any of the {len(examples):,} dev examples. Probably "
@@ -170,7 +174,7 @@ def summarize(folder: str, results: Sequence[Mapping[str, Any]]) -> str:
     names = [
         name
         for name, value in results[0].items()
-        if all(isinstance(each.get(name), float) for each in results) and name not in others
+        if all(isinstance(result.get(name), float) for result in results) and name not in others
     ]
     summary = {}
     for name in names:

@@ -29,17 +29,17 @@ def find_runs(items: Sequence[str]) -> list[str]:
 
 def _all_matches(item: str) -> list[str]:
     """Return the runs that an item of --runs stands for, which may be several with commas."""
-    if found := _matches(item):  # its path may have a comma
-        return found
+    if matches := _matches(item):  # its path may have a comma
+        return matches
     runs = []
     for pattern in item.strip(",").split(","):
-        if not (found := _matches(pattern.strip())):
+        if not (matches := _matches(pattern.strip())):
             raise InputNotFoundError(
                 f"--runs matches no run: {pattern!r} (working directory {os.getcwd()}). Included "
                 f"models: {', '.join(pretrained.names())}. Baselines: {BAG_OF_WORDS}, and "
                 f"{pretrained.RANDOM}RUN for random initialization of any of these."
             )
-        runs += found
+        runs += matches
     return runs
 
 
@@ -53,5 +53,5 @@ def _matches(pattern: str) -> list[str]:
         ]
     if pattern in pretrained.names() and not os.path.exists(pattern):
         return [pattern]
-    found = map(os.path.normpath, matching(pattern))
-    return [path for path in found if os.path.isfile(RunDir(path).config_path)]
+    paths = map(os.path.normpath, matching(pattern))
+    return [path for path in paths if os.path.isfile(RunDir(path).config_path)]

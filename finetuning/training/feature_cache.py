@@ -69,8 +69,8 @@ def _arrays(value: Any, name: str = "") -> dict[str, np.ndarray]:
         parts = {field.name: parts[field.name] for field in dataclasses.fields(value)}
     return {
         key: array
-        for own, part in parts.items()
-        for key, array in _arrays(part, f"{name}.{own}" if name else own).items()
+        for child, part in parts.items()
+        for key, array in _arrays(part, f"{name}.{child}" if name else child).items()
     }
 
 

@@ -277,9 +277,9 @@ class Finetuner:
 
 
 def _thresholds(task: Dataset) -> Thresholds:
-    found = FINETUNING[task.kind].thresholds
-    assert found is not None
-    return found
+    thresholds = FINETUNING[task.kind].thresholds
+    assert thresholds is not None
+    return thresholds
 
 
 def _is_complete(run: RunDir, kind: str) -> bool:

@@ -66,8 +66,8 @@ def _names(cls: type) -> list[str]:
 
 def _similar(key: str, valid: Sequence[str]) -> list[str]:
     """Return the keys whose last parts begin like that of `key`, or else resemble it."""
-    keys = {each.rpartition(".")[2]: each for each in valid}
+    keys = {path.rpartition(".")[2]: path for path in valid}
     name = key.rpartition(".")[2]
     name = _ALIASES.get(name, name)
-    near = [each for each in keys if each.startswith(name)]
-    return [keys[each] for each in near or difflib.get_close_matches(name, keys, n=3)]
+    near = [path for path in keys if path.startswith(name)]
+    return [keys[path] for path in near or difflib.get_close_matches(name, keys, n=3)]

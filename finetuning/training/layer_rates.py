@@ -20,12 +20,12 @@ def layers_of(model: TaskModel) -> list[list[tf_keras.layers.Layer]]:
     stack, levels = encoder.stack, [[encoder.embeddings]]
     for number, layer in enumerate(stack.plan):
         above = stack.plan[number + 1 :]
-        own = []
+        level = []
         if layer.attention not in [other.attention for other in above]:
-            own.append(stack.attentions[layer.attention])
+            level.append(stack.attentions[layer.attention])
         if layer.ffn not in [other.ffn for other in above]:
-            own.append(stack.feed_forwards[layer.ffn])
-        levels.append(own)
+            level.append(stack.feed_forwards[layer.ffn])
+        levels.append(level)
     return levels
 
 
@@ -59,7 +59,7 @@ def factors_of(model: TaskModel, decay: float) -> list[float]:
         for weight in layer.weights
     }
     top = len(levels)
-    return [decay ** (top - depths.get(id(each), top)) for each in model.trainable_variables]
+    return [decay ** (top - depths.get(id(weight), top)) for weight in model.trainable_variables]
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
@@ -88,9 +88,9 @@ class LayerwiseAdamW(AdamW):
     ) -> tf.Variable:
         """Apply the gradients, made dense; variables without a gradient are skipped."""
         dense = [  # the pooler of span models has none; tf_keras would warn
-            (tf.convert_to_tensor(each), variable)
-            for each, variable in grads_and_vars
-            if each is not None
+            (tf.convert_to_tensor(gradient), variable)
+            for gradient, variable in grads_and_vars
+            if gradient is not None
         ]
         return super().apply_gradients(dense, *args, **kwargs)
 
@@ -108,5 +108,5 @@ class LayerwiseAdamW(AdamW):
 
     def get_config(self) -> dict[str, object]:
         """Return the arguments of the constructor."""
-        own = {"factors": self.factors, "bias_correction": self.bias_correction}
-        return super().get_config() | own
+        arguments = {"factors": self.factors, "bias_correction": self.bias_correction}
+        return super().get_config() | arguments

@@ -113,17 +113,17 @@ def _kind_of(path: str) -> Any:
 
 def _require_fit(path: str, task: TaskSettings) -> None:
     """Check that a run with the labels of `task` has all settings that its head depends on."""
-    theirs = task_of(path)
-    if theirs.kind != task.kind or "labels" not in task.HEAD:
+    run_task = task_of(path)
+    if run_task.kind != task.kind or "labels" not in task.HEAD:
         return
-    values = {key: (getattr(theirs, key), getattr(task, key)) for key in task.HEAD}
+    values = {key: (getattr(run_task, key), getattr(task, key)) for key in task.HEAD}
     if len(set(values.pop("labels"))) > 1:  # a new head
         return
-    for key, (found, wanted) in values.items():
-        if found != wanted:
+    for key, (of_run, wanted) in values.items():
+        if of_run != wanted:
             raise InputError(
                 f"--init_from_task={path} must have the `task.{key}` of the data, because it has "
-                f"the same labels. Received: a run with {found!r}, and data with {wanted!r}. "
+                f"the same labels. Received: a run with {of_run!r}, and data with {wanted!r}. "
                 f"Correct the data, or pass --init={path}."
             )
 
@@ -176,20 +176,20 @@ def _require_applicable(task: TaskSettings, training: TrainingConfig) -> None:
     if share and not has_thresholds:
         raise ConfigError(
             "`training.threshold_share` requires "
-            f"{' or '.join(each.needs for each in THRESHOLDS.values())}. Received: {share}, for a "
+            f"{' or '.join(rule.needs for rule in THRESHOLDS.values())}. Received: {share}, for a "
             f"task of kind {task.kind!r}."
         )
     per_label = bool(kind.thresholds and kind.thresholds.per_label)
     if training.threshold_per_label and not (share and per_label):
         raise ConfigError(
             "`training.threshold_per_label` requires "
-            f"{' or '.join(each.needs for each in THRESHOLDS.values() if each.per_label)} and "
+            f"{' or '.join(rule.needs for rule in THRESHOLDS.values() if rule.per_label)} and "
             f"`training.threshold_share`. Received: a task of kind {task.kind!r} and {share}."
         )
     if training.class_weights != "none" and not kind.has_class_weights:
         raise ConfigError(
             "`training.class_weights` requires a task of kind "
-            f"{' or '.join(name for name, each in FINETUNING.items() if each.has_class_weights)}. "
+            f"{' or '.join(n for n, other in FINETUNING.items() if other.has_class_weights)}. "
             f"Received: {training.class_weights!r}, for a task of kind {task.kind!r}."
         )
 

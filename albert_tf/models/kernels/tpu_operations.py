@@ -123,7 +123,7 @@ def attention(
         def gradient(upstream: tf.Tensor) -> list[tf.Tensor]:
             upstreams = tf.split(upstream, parts)
             gradients = [run(part) for run, part in zip(backward, upstreams, strict=True)]
-            return [tf.concat(each, 0) for each in zip(*gradients, strict=True)]
+            return [tf.concat(of_blocks, 0) for of_blocks in zip(*gradients, strict=True)]
 
         return tf.concat(contexts, 0), gradient
 
@@ -228,17 +228,17 @@ def add_dropout_norm(
             return tf.cast(normal(*xla_internals.barrier(*statistics)) * gamma + beta, x.dtype)
 
         def gradient(*upstreams: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            upstream = tf.add_n([tf.cast(each, tf.float32) for each in upstreams])
+            upstream = tf.add_n([tf.cast(twin, tf.float32) for twin in upstreams])
             n = normal(*statistics)
             d_normal = upstream * gamma
             mean_d = tf.reduce_mean(d_normal, -1, keepdims=True)
             along = tf.reduce_mean(d_normal * n, -1, keepdims=True)
-            kept = tf.cast(upstream, x.dtype), mean_d, along, *statistics
+            stored = tf.cast(upstream, x.dtype), mean_d, along, *statistics
 
             def d_total() -> tf.Tensor:
-                upstream, mean_d, along, *own = xla_internals.barrier(*kept)
+                upstream, mean_d, along, *read = xla_internals.barrier(*stored)
                 d_normal = tf.cast(upstream, tf.float32) * gamma
-                return own[2] * (d_normal - mean_d - normal(*own) * along)
+                return read[2] * (d_normal - mean_d - normal(*read) * along)
 
             d_gamma = tf.reduce_sum(upstream * n, [0, 1])
             d_beta = tf.reduce_sum(upstream, [0, 1])
@@ -277,9 +277,11 @@ def linear_cross_entropy(
     @tf.custom_gradient
     def op(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         narrow_x, narrow_table = tf.cast(x, dtype), tf.cast(table, dtype)
-        own = tf.cast(tf.gather(narrow_table, safe), tf.float32) * tf.cast(narrow_x, tf.float32)
-        own = tf.reduce_sum(own, -1) + tf.gather(bias, safe)
-        excess = einsum("ne,ve->nv", narrow_x, narrow_table) + bias - own[:, None]
+        label_logit = tf.cast(tf.gather(narrow_table, safe), tf.float32) * tf.cast(
+            narrow_x, tf.float32
+        )
+        label_logit = tf.reduce_sum(label_logit, -1) + tf.gather(bias, safe)
+        excess = einsum("ne,ve->nv", narrow_x, narrow_table) + bias - label_logit[:, None]
         is_before = ((excess > 0.0) | ((excess == 0.0) & is_earlier)) & ~is_label
         is_right = tf.reduce_sum(tf.cast(is_before, tf.float32), -1) == 0.0
         total = tf.reduce_sum(exponentials(excess), -1)

@@ -110,14 +110,16 @@ class Programs:
         logits = tf.cast(logits, tf.float32) + bias
         size = tf.shape(bias)[0]
         is_valid = (labels >= 0) & (labels < size)
-        own = tf.gather(logits, tf.where(is_valid, labels, 0), batch_dims=1)[:, None]
+        label_logit = tf.gather(logits, tf.where(is_valid, labels, 0), batch_dims=1)[:, None]
         piece, label, weight = tf.range(size)[None], labels[:, None], weights[:, None]
-        is_before = (logits > own) | ((logits == own) & (piece < label))
+        is_before = (logits > label_logit) | ((logits == label_logit) & (piece < label))
         is_right = self.row_sums(tf.cast(is_before, tf.float32)) == 0
         largest = tf.reduce_max(logits, -1, keepdims=True)
         exponentials = tf.exp(logits - largest)
         total = self.row_sums(exponentials)
-        losses = tf.where(is_valid[:, None], tf.math.log(total) + largest - own, float("nan"))
+        losses = tf.where(
+            is_valid[:, None], tf.math.log(total) + largest - label_logit, float("nan")
+        )
         d_logits = exponentials * (weight / total) - tf.where(piece == label, weight, 0.0)
         right = tf.cast(is_right & is_valid[:, None], tf.float32)
         sums = tf.stack([tf.reduce_sum(losses * weight), tf.reduce_sum(right * weight)])
