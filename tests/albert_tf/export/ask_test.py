@@ -13,7 +13,7 @@ ASK = pathlib.Path(__file__).resolve().parents[3] / "examples" / "ask.py"
     ("inputs", "outputs"),
     [(["text_a", "text_b"], ["label", "score"]), (["text"], ["score"])],
 )
-def test_a_model_of_another_kind_is_told_in_one_line(tmp_path, capsys, inputs, outputs):
+def test_a_model_of_another_kind_is_refused_in_one_line(tmp_path, capsys, inputs, outputs):
     texts = [tf.TensorSpec([None], tf.string, name) for name in inputs]
     answer = tf.function(lambda *texts: {name: texts[0] for name in outputs}, texts)
     tf.saved_model.save(tf.Module(), str(tmp_path), signatures=answer)

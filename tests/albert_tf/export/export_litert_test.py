@@ -259,7 +259,9 @@ class TestRefusals:
             ({}, "Textual has no signature `tokens`, which takes only ids"),
         ],
     )
-    def test_what_cannot_be(self, tiny, write, tmp_path_factory, options, message):
+    def test_options_without_an_onnx_form_are_refused(
+        self, tiny, write, tmp_path_factory, options, message
+    ):
         with pytest.raises(InputError, match=message):
             write(self.Textual(), tiny, **options)
 

@@ -120,7 +120,7 @@ def test_the_command_writes_it(pretrained, tmp_path, fake_inputs):
         ({"quantization": "float16"}, "--quantization must be none or int8 for --format=onnx"),
     ],
 )
-def test_what_cannot_be(pretrained, tmp_path, values, message):
+def test_options_without_an_onnx_form_are_refused(pretrained, tmp_path, values, message):
     with pytest.raises(InputError, match=message):
         export.main(export.ExportOptions(pretrained, str(tmp_path / "x"), format="onnx", **values))
     assert not (tmp_path / "x").exists()

@@ -177,7 +177,7 @@ print(json.dumps([*found, error({"text": ["a"]})]))
         ("[]", "serving_default", "the inputs must be a JSON object, "),
     ],
 )
-def test_the_c_api_tells_in_one_line_what_does_not_fit(export, inputs, signature, error):
+def test_the_c_api_refuses_wrong_inputs_in_one_line(export, inputs, signature, error):
     path, _ = export("classifier")
     assert stopped(path, inputs, signature).startswith(error)
 

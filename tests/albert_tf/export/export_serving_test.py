@@ -159,7 +159,7 @@ class TestRequestsOfTheDocumentation:
 
 
 @pytest.mark.slow
-def test_what_the_user_changed_stays(exported, pretrained):
+def test_exporting_again_leaves_changed_server_files(exported, pretrained):
     changed = exported / "encoder" / "serving" / "batching.config"
     changed.write_text("max_batch_size { value: 4 }\n")
     again = program.ExportOptions(pretrained, str(exported / "encoder"), kind="encoder", version=2)

@@ -142,7 +142,9 @@ class TestDepth:
             ({"sharing": "none"}, {"patience": 2}, "--patience needs.*share one block.*none"),
         ],
     )
-    def test_what_cannot_be(self, model, small_tokenizer, changes, options, words):
+    def test_options_without_an_onnx_form_are_refused(
+        self, model, small_tokenizer, changes, options, words
+    ):
         encoder = AlbertEncoder(model.encoder.config.replace(**changes))
         other = SequenceClassifier(encoder, model.task).create_weights()
         with pytest.raises(InputError, match=words):

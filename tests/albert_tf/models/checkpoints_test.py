@@ -54,7 +54,7 @@ def test_pretrainer_and_encoder_of_a_run(copy, tiny, inputs):
 
 @pytest.mark.slow_parameters("ffn")
 @pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
-def test_other_sharings_come_back(tiny, tmp_path, sharing):
+def test_runs_of_every_sharing_are_loaded(tiny, tmp_path, sharing):
     config = tiny.replace(sharing=sharing)
     model = AlbertPretrainer(config).create_weights()
     (tmp_path / "config.json").write_text(json.dumps({"model": config.__dict__}))
@@ -102,7 +102,7 @@ def test_the_newest_checkpoint_is_read(copy):
     np.testing.assert_array_equal(load_pretrainer(copy).pair_head.dense.bias, [5.0, 6.0])
 
 
-def test_a_run_s_optimizer_is_left_aside(copy, tiny):
+def test_loading_ignores_the_optimizer(copy, tiny):
     from albert_tf.optimization import Lamb
 
     model, optimizer = AlbertPretrainer(tiny).create_weights(), Lamb(0.1)
@@ -148,7 +148,7 @@ def save_newer(path: str, **objects) -> None:
 
 
 @pytest.mark.parametrize("load", [load_encoder, load_pretrainer])
-def test_another_vocabulary_size_is_told_with_both_shapes(load, copy):
+def test_the_error_for_another_vocabulary_size_has_both_shapes(load, copy):
     edit_model(copy, vocab_size=200)
     message = one_line(load, copy)
     assert "embeddings/word_embeddings [300, 16], expected [200, 16]" in message
@@ -157,7 +157,7 @@ def test_another_vocabulary_size_is_told_with_both_shapes(load, copy):
 
 @pytest.mark.slow_parameters("load_encoder")
 @pytest.mark.parametrize("load", [load_encoder, load_pretrainer])
-def test_weights_without_a_place_are_an_error(load, copy, tiny):
+def test_weights_that_the_model_lacks_are_an_error(load, copy, tiny):
     model = AlbertPretrainer(tiny.replace(num_groups=3)).create_weights()
     save_newer(copy, model=model)
     message = one_line(load, copy)
@@ -172,7 +172,7 @@ def test_a_checkpoint_without_heads(copy, tiny):
     np.testing.assert_array_equal(load_encoder(copy).pooler.kernel, encoder.pooler.kernel)
 
 
-def test_a_checkpoint_of_something_else(copy):
+def test_a_checkpoint_of_another_object_is_refused(copy):
     save_newer(copy, weights=tf.Variable([1.0]))
     assert "25 weights expected, 0 found; 25 missing" in one_line(load_encoder, copy)
 

@@ -189,7 +189,7 @@ def test_unknown_preset_names_the_nearest():
         AlbertConfig.from_preset("albert-mini")
 
 
-def test_frozen_and_replace_leaves_the_first_alone():
+def test_a_configuration_is_frozen_and_replace_copies_it():
     config = AlbertConfig()
     assert config.replace(num_layers=3).num_layers == 3
     assert config.num_layers == 12
@@ -221,7 +221,7 @@ def test_json_that_is_no_config(tmp_path, text):
         ({"hidden_size": 2**16, "num_heads": 64}, "at most 10,000,000,000 parameters. Received: "),
     ],
 )
-def test_sizes_that_are_mistakes(values, words):
+def test_sizes_beyond_their_bounds_are_refused(values, words):
     with pytest.raises(ConfigError) as error:
         AlbertConfig(**values)
     assert words in str(error.value)

@@ -125,7 +125,7 @@ def test_one_function_serves_every_length(encoder, fake_inputs):
     assert function.experimental_get_tracing_count() == 1
 
 
-def test_more_padding_changes_nothing(encoder, fake_inputs):
+def test_more_padding_gives_the_same_outputs(encoder, fake_inputs):
     inputs = fake_inputs(2, 20, (12, 15))
     cut = {name: value[:, :8] for name, value in inputs.items()}
     whole, short = encoder(inputs), encoder(cut)

@@ -25,7 +25,9 @@ def kept(folder: pathlib.Path) -> list[str]:
 @pytest.mark.parametrize(
     ("lower", "is_best", "exhausted"), [(True, {2, 6}, {10, 12}), (False, {2, 10}, {6, 8})]
 )
-def test_decisions(tmp_path: pathlib.Path, lower: bool, is_best: set, exhausted: set):
+def test_the_first_of_equal_best_values_is_saved_until_patience_ends(
+    tmp_path: pathlib.Path, lower: bool, is_best: set, exhausted: set
+):
     """The first of equals; NaN is never better."""
     variable, best = best_weights(tmp_path, lower)
     found, ended = set(), set()
@@ -40,7 +42,7 @@ def test_decisions(tmp_path: pathlib.Path, lower: bool, is_best: set, exhausted:
     assert int(variable) == max(is_best)
 
 
-def test_a_restart_goes_back(tmp_path: pathlib.Path):
+def test_rewinding_drops_later_weights_and_repeats_the_decisions(tmp_path: pathlib.Path):
     """To step 4: what was kept at 6 goes, what was the best at 2 is there."""
     variable, best = best_weights(tmp_path, lower=True)
     for step, value in list(EVALUATIONS.items())[:3]:
@@ -54,14 +56,14 @@ def test_a_restart_goes_back(tmp_path: pathlib.Path):
     assert int(variable) == 2
 
 
-def test_before_the_first_number(tmp_path: pathlib.Path):
+def test_nan_is_never_the_best_value(tmp_path: pathlib.Path):
     _, best = best_weights(tmp_path, lower=True)
     assert not best.add(1, math.nan) and (best.value, best.step, best.stale) == (None, 0, 1)
     best.rewind([{"step": 1, "m": math.nan}], 1)
     assert (best.value, best.step, best.stale) == (None, 0, 1)
 
 
-def test_equal_values(tmp_path: pathlib.Path):
+def test_of_equal_values_the_lower_loss_or_the_later_step_is_best(tmp_path: pathlib.Path):
     """The lower loss wins; without losses, the later one. Neither prolongs the patience of 3."""
     losses = {2: 0.5, 4: 0.6, 6: 0.4, 8: 0.4}
     for name, known, wanted in (("losses", losses, [2, 6]), ("none", {}, [2, 4, 6, 8])):

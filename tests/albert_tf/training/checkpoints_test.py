@@ -19,7 +19,7 @@ def names(folder: pathlib.Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.index"))
 
 
-def test_the_latest_are_kept_and_what_was_asked_for(tmp_path: pathlib.Path):
+def test_saving_leaves_the_latest_and_the_requested_checkpoints(tmp_path: pathlib.Path):
     variable, checkpoints = saved(tmp_path)
     for step, also_keep in ((4, None), (6, 4)):
         variable.assign(step)
@@ -50,7 +50,7 @@ def test_the_folder_may_have_any_name(tmp_path: pathlib.Path, name: str):
     assert (checkpoints.restore(), int(again)) == (2, 2)
 
 
-def test_a_torn_later_one_does_not_push_out_a_new_one(tmp_path: pathlib.Path):
+def test_a_torn_later_checkpoint_does_not_displace_a_new_one(tmp_path: pathlib.Path):
     variable, checkpoints = saved(tmp_path)
     for step in (8, 12):
         checkpoints.save(step, also_keep=8)

@@ -33,7 +33,7 @@ def result(name: str, task: object, train: Sequence, dev: Sequence) -> dict:
     return bag_of_words.result_of(DATASETS[name], Data(task, train, {"dev": dev}))
 
 
-def test_a_word_that_decides():
+def test_one_decisive_word_is_learned():
     def examples(count: int, seed: int) -> list[TextExample]:
         return [TextExample(each, None, int("plum" in each)) for each in texts(count, seed)]
 
@@ -72,7 +72,7 @@ def test_cross_validation_chooses_the_regularization(name: str, task: Any, metri
     assert weak[metric] == weak.get("baseline") if name == "sst-2" else weak[metric] == 0
 
 
-def test_a_strength_for_tokens(tmp_path: pathlib.Path):
+def test_tokens_choose_their_own_regularization(tmp_path: pathlib.Path):
     """A third of 60 words are names, each seen five times: with C = 0.1, some are missed."""
     for part, seed in (("train", 0), ("dev", 1)):
         words = random.Random(seed).choices(range(60), k=300)
@@ -112,7 +112,7 @@ def test_a_single_label_is_certain(count):
     assert predictions == [{"label": "b", "probabilities": {"a": 0.0, "b": 1.0}}]
 
 
-def test_words_that_decide_for_each_label():
+def test_decisive_words_are_learned_for_each_label():
     """Label c never occurs, d always does: their probabilities are constant."""
 
     def examples(count: int, seed: int) -> list[TextExample]:

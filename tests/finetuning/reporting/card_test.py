@@ -216,7 +216,7 @@ def test_the_header_is_the_hub_s_yaml(name, kind, result, pipeline, language, me
         assert [(metric["type"], metric["value"]) for metric in each["metrics"]] == scores
 
 
-def test_what_the_scores_are_worth(start: str, tmp_path: pathlib.Path):
+def test_the_card_has_errors_and_baselines_beside_the_scores(start: str, tmp_path: pathlib.Path):
     """Loss, errors and baselines beside the scores; path, commit, and how often they were read."""
     task = ClassifierSettings(labels=("no", "yes"))
     run = RunDir(leave_run(start, tmp_path / "run", "text_classification", task))

@@ -31,7 +31,7 @@ def span(answer: str) -> dict:
 
 
 @pytest.mark.parametrize("task", [ONE, TWO])
-def test_of_f1_it_is_the_deviation_of_each_answer_s(task):
+def test_the_error_of_f1_is_that_of_the_mean_over_answers(task):
     """F1 of x for x y: 2 * 1 * 0.5 / 1.5 = 2/3. Of 2/3 and 1 the deviation is 1/6.
 
     Of exact match, 0 and 1, it is 1/2.
@@ -46,7 +46,7 @@ def test_of_f1_it_is_the_deviation_of_each_answer_s(task):
     assert errors["exact_match"] == pytest.approx(1 / 2 / 10)
 
 
-def test_at_the_best_threshold_it_is_that_of_the_answers_given_there():
+def test_the_error_at_the_best_threshold_is_that_of_the_answers_given_there():
     """Null scores 0, 1, 2, 3 and a last question without an answer: best answered up to 2.
 
     F1 is then 1, 2/3, 1, 1, of deviation 1/sqrt(48); at the run's threshold 0 it was 1, 0, 0, 1.
@@ -61,7 +61,7 @@ def test_at_the_best_threshold_it_is_that_of_the_answers_given_there():
     assert errors["f1"] == pytest.approx(0.5 / 10)
 
 
-def test_of_an_accuracy_it_is_binomial():
+def test_the_error_of_an_accuracy_is_binomial():
     """30 of 40 right: sqrt(0.75 * 0.25 / 40)."""
     errors = FINETUNING["classifier"].standard_errors(DATASETS["rte"], *labelled("1110" * 10))
     assert errors == {"accuracy": pytest.approx((0.75 * 0.25 / 40) ** 0.5)}
@@ -81,7 +81,7 @@ def labelled(given: str) -> tuple[list[dict], list[TextExample]]:
         ("1" * 30, "1.0000 over 30"),
     ],
 )
-def test_few_examples_and_equal_ones_have_no_error(given: str, text: str):
+def test_few_examples_and_equal_answers_have_no_error(given: str, text: str):
     """The number of examples is told in any case."""
     task, (answers, examples) = DATASETS["rte"], labelled(given)
     data = Data(task.section, examples, {"dev": examples})
@@ -105,7 +105,7 @@ def test_few_examples_and_equal_ones_have_no_error(given: str, text: str):
         (SpanExample("q", "c", answers=((0, "c"),)), True),
     ],
 )
-def test_what_is_known(example: object, known: bool):
+def test_examples_with_known_answers(example: object, known: bool):
     assert is_known(example) is known
 
 

@@ -92,7 +92,7 @@ def test_a_run_in_parts_that_was_cut_off_goes_on_to_the_same_weights(
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_each_part_has_a_dropout_of_its_own(begin, config, features, monkeypatch):
+def test_each_part_draws_different_dropout(begin, config, features, monkeypatch):
     config, keys = changed(config, dropout=0.1, accumulation_steps=2), []
     plan, strategy = Plan.of(config.training, len(features)), tf.distribute.get_strategy()
     model = compiled(config, plan, lambda: begin.model(config), strategy)

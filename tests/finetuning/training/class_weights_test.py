@@ -66,7 +66,7 @@ def test_the_loss_by_hand(
 
 
 @pytest.mark.parametrize("section", [RegressorSettings(), SpanSettings(), MultipleChoiceSettings()])
-def test_other_kinds_have_none(begin: StartingPoint, section: object):
+def test_other_kinds_refuse_class_weights(begin: StartingPoint, section: object):
     data = Data(dataclasses.replace(section, seq_length=64), [], {})
     with pytest.raises(
         ConfigError, match="`training.class_weights` requires a task of kind classifier. R"
@@ -75,7 +75,7 @@ def test_other_kinds_have_none(begin: StartingPoint, section: object):
     resolve(begin, data, {}, ("training.class_weights=none",), "cpu")
 
 
-def test_a_student_has_none(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path):
+def test_a_student_has_no_class_weights(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path):
     options = distill.DistillOptions(
         str(tuned / "seed-0"),
         "text_classification",

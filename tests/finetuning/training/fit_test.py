@@ -253,7 +253,7 @@ class TestLayers:
         assert any("attention_0" in name for name in moved)
 
 
-def test_a_tpu_has_one_shape_and_says_so(begin, fruit, capsys):
+def test_batches_on_a_tpu_are_padded_to_one_length_with_a_note(begin, fruit, capsys):
     data = DATASETS["text_classification"].read(Source(fruit))
     chosen = ("task.seq_length=32",)
     assert not resolve(begin, data, {}, chosen, "tpu").training.pad_to_longest
@@ -311,7 +311,7 @@ def test_the_loss_of_spans_by_hand(begin: StartingPoint):
     assert mean_loss(model, features, 2) == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_lengths_that_are_shortened_are_told(begin: StartingPoint, capsys):
+def test_shortened_lengths_are_printed(begin: StartingPoint, capsys):
     """To 64 positions; 128 * 64 // 384 is 21."""
 
     def note(task: SpanSettings, *chosen: str) -> str:
@@ -329,7 +329,7 @@ def test_the_lengths_that_are_shortened_are_told(begin: StartingPoint, capsys):
 
 
 @pytest.mark.slow
-def test_what_a_model_cannot_have_is_known_before_anything_is_written(
+def test_settings_that_do_not_fit_the_model_are_refused_before_anything_is_written(
     fruit: str, start: str, tmp_path
 ):
     path = tmp_path / "run"

@@ -29,12 +29,12 @@ from finetuning.training.keys import require_settings
         ("task.doc_stride", r"unknown key `task\.doc_stride`\. "),  # a key of other kinds
     ],
 )
-def test_keys_that_cannot_be_set(key: str, words: str):
+def test_unknown_and_unsettable_keys_are_refused(key: str, words: str):
     with pytest.raises(ConfigError, match=words):
         require_settings(KINDS["classifier"].settings, ("seed=1", f"{key}=1"))
 
 
-def test_keys_that_can():
+def test_known_keys_are_accepted():
     chosen = ("seed=1", "training.metric=f1", " task.seq_length =8", "model.hidden_dropout=0.1")
     for kind in KINDS.values():
         require_settings(kind.settings, chosen)
@@ -58,7 +58,7 @@ def test_values_that_cannot_be_set(assignment: str, words: str):
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_they_are_checked_before_anything_is_read(name: str):
+def test_keys_are_checked_before_anything_is_read(name: str):
     unknown = ("training.lr=1e-5",)
     options = train.FinetuneOptions(name, "no run", "no data", init="no encoder", set=unknown)
     with pytest.raises(ConfigError, match="unknown key `training.lr`"):

@@ -58,7 +58,7 @@ def test_every_metric_is_among_the_scores(name: str):
 
 
 @pytest.mark.parametrize("name", {task.kind: name for name, task in DATASETS.items()}.values())
-def test_another_is_refused_before_anything_is_computed(
+def test_an_unknown_metric_is_refused_before_anything_is_computed(
     name: str, begin: StartingPoint, tmp_path: pathlib.Path
 ):
     task = DATASETS[name]

@@ -129,7 +129,7 @@ def test_rounding_to_bfloat16_is_tensorflows():
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_what_is_not_finite_is_seen_behind_every_program(bad):
+def test_every_program_passes_on_infinities_and_nan(bad):
     x = tf.cast(np.where(np.arange(32).reshape(2, 16) == 5, bad, normal(2, 16)), tf.bfloat16)
     ones = tf.ones([2, 16], tf.bfloat16)
     scale = tf.ones([16]), tf.zeros([16])

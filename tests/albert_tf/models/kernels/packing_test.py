@@ -37,7 +37,7 @@ def batch(mask: np.ndarray, slots: int, last: int) -> tuple[dict, dict]:
 
 @pytest.mark.parametrize("smallest", [0, 33])
 @pytest.mark.parametrize("name", MASKS)
-def test_there_and_back(monkeypatch, name, smallest):
+def test_unpacking_undoes_packing(monkeypatch, name, smallest):
     monkeypatch.setattr(packing, "SMALLEST", smallest)
     mask = MASKS[name]
     packed = Packing.of(tf.constant(mask.astype(np.int32)))

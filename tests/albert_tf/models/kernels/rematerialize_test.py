@@ -95,13 +95,13 @@ def test_xla_for_the_shared_stack():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
-def test_chunks_change_nothing(dropout):
+def test_chunks_give_the_same_losses_and_gradients(dropout):
     plain, saving = stack_pair(config("all", 2, dropout), rematerialize_chunks=2)
     key = tf.constant([3, 5]) if dropout else None
     assert_equal(run(plain, key), run(saving, key), 1e-6)
 
 
-def test_a_tape_can_be_asked_twice():
+def test_a_persistent_tape_gives_the_same_gradient_twice():
     _, saving = stack_pair(config("all", 2))
     x, mask = tf.random.normal([2, 12, 16]), additive_mask(tf.ones([2, 12]))
     with tf.GradientTape(persistent=True) as tape:
@@ -156,7 +156,7 @@ def test_a_recomputing_model_can_be_saved(fake_inputs, tmp_path):
 
 
 @pytest.mark.slow
-def test_under_fit(fake_inputs):
+def test_fit_has_the_same_losses_with_recomputation(fake_inputs):
     losses = {}
     weights = None
     for saving in (False, True):
