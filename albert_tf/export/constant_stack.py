@@ -81,9 +81,9 @@ def _constant_layer(block: EncoderBlock, dtype: str) -> InferenceLayer:
     """Return `block` as a `tf.function` that holds its weights as constants."""
 
     def stored(part: Any) -> Any:
-        """Return the kernels and biases in `dtype`, and scales and shifts as they are."""
-        values = part._asdict()
-        affine = {n: v for n, v in values.items() if not n.endswith(("gamma", "beta"))}
+        """Return the weights of products in `dtype`, and others, as of LayerNorms, as they are."""
+        values, ends = part._asdict(), ("projections", "kernel", "bias")
+        affine = {name: value for name, value in values.items() if name.endswith(ends)}
         cast = tf.nest.map_structure(lambda value: tf.cast(value, dtype), affine)
         return tf.nest.map_structure(np.asarray, part._replace(**cast))
 
