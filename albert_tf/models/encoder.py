@@ -102,12 +102,13 @@ class AlbertEncoder(ConfiguredModel):
         check_types(inputs, INPUTS)
         _check_shapes(inputs, config)
         _check_values(inputs, config)
-        key = None
-        if training and (config.hidden_dropout or config.attention_dropout):
-            key = common.new_dropout_key() if dropout_key is None else dropout_key
-        x = self.embeddings.run(ops, inputs, common.fold_in(key, 0), training)  # [B, S, H]
+        if not training or config.hidden_dropout == config.attention_dropout == 0.0:
+            dropout_key = None
+        elif dropout_key is None:
+            dropout_key = common.new_dropout_key()
+        embeddings_key, stack_key = (common.fold_in(dropout_key, number) for number in range(2))
+        x = self.embeddings.run(ops, inputs, embeddings_key, training)  # [B, S, H]
         mask = additive_mask(inputs["input_mask"])
-        stack_key = common.fold_in(key, 1)
         if skip_padding and training and not (config.hidden_dropout or config.rematerialize):
             ops = ops.skipping_padding(inputs["input_mask"])
         outputs = self.stack.run(ops, x, mask, stack_key, training, num_layers, pooled_only)

@@ -76,8 +76,8 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         training: bool = False,
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
-        key = dropout_key if training else None
-        hidden = self.compute(PLAIN, self.weight_tensors(PLAIN), PLAIN.enter(x), mask, key)
+        weights, dropout_key = self.weight_tensors(PLAIN), dropout_key if training else None
+        hidden = self.compute(PLAIN, weights, PLAIN.enter(x), mask, dropout_key)
         return PLAIN.leave(hidden, common.shape_of(x)[:2])
 
     def compute(

@@ -70,8 +70,8 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
             length = tf.shape(word_ids)[1]
             x += tf.cast(self.position_embeddings[:length], x.dtype)
         x = tf.cast(self.layer_norm(x), self.compute_dtype)
-        key = dropout_key if training else None
-        x = ops.dropout(x, Dropout.of(self.config.hidden_dropout, key))
+        dropout_key = dropout_key if training else None
+        x = ops.dropout(x, Dropout.of(self.config.hidden_dropout, dropout_key))
         if self.projection is None:
             return x
         kernel, bias = map(tf.convert_to_tensor, (self.projection.kernel, self.projection.bias))

@@ -65,8 +65,8 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
         weights = self.attention.weight_tensors(PLAIN), self.feed_forward.weight_tensors()
-        key = dropout_key if training else None
-        hidden = self.compute(PLAIN, *weights, PLAIN.enter(x), mask, key)
+        dropout_key = dropout_key if training else None
+        hidden = self.compute(PLAIN, *weights, PLAIN.enter(x), mask, dropout_key)
         return PLAIN.leave(hidden, common.shape_of(x)[:2])
 
     def compute(
@@ -80,9 +80,9 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
         num_queries: int | tf.Tensor | None = None,
     ) -> Hidden:
         """Apply the block as a pure function of hidden states; see `SelfAttention.compute`."""
-        keys = [common.fold_in(dropout_key, number) for number in range(2)]
-        x = self.attention.compute(ops, attention, x, mask, keys[0], num_queries)
-        return self.feed_forward.compute(ops, feed_forward, x, keys[1])
+        first, second = (common.fold_in(dropout_key, number) for number in range(2))
+        x = self.attention.compute(ops, attention, x, mask, first, num_queries)
+        return self.feed_forward.compute(ops, feed_forward, x, second)
 
     def infer(
         self,

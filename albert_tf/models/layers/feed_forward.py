@@ -54,8 +54,8 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
         self, x: tf.Tensor, dropout_key: common.DropoutKey | None = None, training: bool = False
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
-        key = dropout_key if training else None
-        hidden = self.compute(PLAIN, self.weight_tensors(), PLAIN.enter(x), key)
+        weights, dropout_key = self.weight_tensors(), dropout_key if training else None
+        hidden = self.compute(PLAIN, weights, PLAIN.enter(x), dropout_key)
         return PLAIN.leave(hidden, common.shape_of(x)[:2])
 
     def compute(
