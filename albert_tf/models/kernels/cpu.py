@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert_tf.models.kernels import packing
 from albert_tf.models.kernels.fused import FusedKernels
-from albert_tf.models.kernels.interface import Hidden, Kernels, join_heads, split_heads
+from albert_tf.models.kernels.interface import Hidden, Kernels
 from albert_tf.models.kernels.xla import Programs
 from albert_tf.runtime import devices
 
@@ -69,7 +69,7 @@ class CpuKernels(FusedKernels):
 class PackedKernels(CpuKernels):
     """The fused operations on the rows of a packing: hidden states are [T, H].
 
-    Attention needs the rows of [B, S], so it unpacks queries, keys and values.
+    Attention needs the rows of [B, S]: queries, keys and values `leave`, and contexts `enter`.
     """
 
     def __init__(self, rows: packing.Packing) -> None:
@@ -82,19 +82,3 @@ class PackedKernels(CpuKernels):
     def leave(self, x: Hidden, shape: Sequence) -> tf.Tensor:
         """Compute `Kernels.leave`."""
         return super().leave(self.rows.unpack(x), shape)
-
-    def into_heads(
-        self,
-        x: Hidden,
-        projections: tuple[tf.Tensor, tf.Tensor],
-        mask: tf.Tensor,
-        num_heads: int,
-        num_queries: int | tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Compute `Kernels.into_heads`."""
-        qkv = self.rows.unpack(self.affine(x, *projections))
-        return split_heads(qkv, mask, num_heads, num_queries)
-
-    def out_of_heads(self, context: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-        """Compute `Kernels.out_of_heads`."""
-        return self.affine(self.rows.pack(join_heads(context)), kernel, bias)

@@ -58,11 +58,11 @@ class Kernels:
     """
 
     def enter(self, x: tf.Tensor) -> Hidden:
-        """Convert x [B, S, H] to hidden states."""
+        """Convert x [B, S, H], or its rows [B * S, H], to hidden states."""
         return tf.reshape(x, [-1, x.shape[-1]])
 
     def leave(self, x: Hidden, shape: Sequence) -> tf.Tensor:
-        """Convert hidden states to a tensor [B, S, H]; `shape` is [B, S]."""
+        """Convert hidden states, or a result of `affine`, to [B, S, ..]; `shape` is [B, S]."""
         return tf.reshape(x, [*shape, x.shape[-1]])
 
     def affine(self, x: Hidden, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
@@ -87,7 +87,11 @@ class Kernels:
         num_queries: int | tf.Tensor | None = None,
     ) -> tuple[Heads, Heads, Heads]:
         """Return queries / sqrt(D), keys and values, or only the queries of the first positions."""
-        return split_heads(self.affine(x, *projections), mask, num_heads, num_queries)
+        positions = positions_of(mask)
+        qkv = self.leave(self.affine(x, *projections), positions)  # [B, S, 3 H]
+        heads = tf.reshape(qkv, [*positions, 3, num_heads, qkv.shape[2] // (3 * num_heads)])
+        query, keys, values = tf.unstack(tf.transpose(heads, [2, 0, 3, 1, 4]))  # [B, N, S, D]
+        return query if num_queries is None else query[:, :, :num_queries], keys, values
 
     def rotate(self, x: Heads) -> Heads:
         """Apply rotary positions (arXiv 2104.09864, in halves as in GPT-NeoX).
@@ -115,7 +119,8 @@ class Kernels:
 
     def out_of_heads(self, context: Heads, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         """Return W_o (the heads side by side) + b, like a result of `affine`."""
-        return self.affine(join_heads(context), kernel, bias)
+        joined = tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, kernel.shape[0]])  # [.., H]
+        return self.affine(self.enter(joined), kernel, bias)
 
     def activation(self, x: tf.Tensor, name: str, gated: bool = False) -> tf.Tensor:
         """Apply `gelu`, in the tanh form of ALBERT's training, or `relu` (the Chinese models).
@@ -252,19 +257,3 @@ class Kernels:
 
 
 PLAIN = Kernels()
-
-
-def split_heads(
-    qkv: tf.Tensor, mask: tf.Tensor, num_heads: int, num_queries: int | tf.Tensor | None
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Split [B * S, 3 H] into [B, N, S, D] of queries (or the first of them), keys and values."""
-    size = qkv.shape[1] // (3 * num_heads)
-    split = tf.reshape(qkv, [*positions_of(mask), 3, num_heads, size])
-    query, keys, values = tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
-    return query if num_queries is None else query[:, :, :num_queries], keys, values
-
-
-def join_heads(context: tf.Tensor) -> tf.Tensor:
-    """Convert [B, N, Q, D] to [B * Q, H]."""
-    width = context.shape[1] * context.shape[3]
-    return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, width])
