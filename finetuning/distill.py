@@ -7,9 +7,10 @@ r"""Distill a fine-tuned run into a smaller one, which predicts faster (Hinton e
 
 The student is either the teacher's shared block in fewer layers (--student_layers) or another
 pretrained encoder, such as a narrower one (--student). The teacher's outputs for the training texts
-and for those of --texts are computed once and stored in OUTPUT/teacher as TFRecords. A .csv, .tsv
-or .jsonl file of --texts is a table with the column text, or text_a and text_b, such as the
-training table; any other file holds one text per line, or for pairs two texts separated by a tab.
+and for those of --texts are computed once and stored in OUTPUT/teacher as TFRecords. A .csv, .tsv,
+.jsonl, .json or .parquet file of --texts is a table with the column text, or text_a and text_b,
+such as the training table; any other file holds one text per line, or for pairs two texts separated
+by a tab.
 The student is trained on the teacher's outputs, with the cross-entropy at --temperature, multiplied
 by the square of the temperature, or with the mean squared error of the logits. A regressor is
 always trained with the squared error. The thresholds of a multi-label classifier are the teacher's.

@@ -23,6 +23,7 @@ from typing import Annotated, Any
 
 from albert_tf.runtime import commands, devices
 from albert_tf.runtime.bounds import POSITIVE, one_of
+from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
@@ -57,10 +58,11 @@ class FinetuneOptions(commands.CommandOptions):
         (),
         only_for=_only_for("text_column"),
     )
-    label_column: str = commands.option(
-        "the column of the label in your own table; in CoNLL columns, its number from 0 (the last "
-        "one if not given)",
-        "label",
+    label_column: tuple[str, ...] = commands.option(
+        "the column of the label in your own table, `label` by default; for multi_label, may be "
+        "repeated for columns of 0 and 1; in CoNLL columns, its number from 0 (the last one if not "
+        "given)",
+        (),
         only_for=_only_for("label_column"),
     )
     label_separator: str = commands.option(
@@ -72,6 +74,11 @@ class FinetuneOptions(commands.CommandOptions):
         "the separator of CoNLL columns, such as '|' or '\\t'; by default tabs, or else spaces",
         "",
         only_for=_only_for("column_separator"),
+    )
+    offsets: str = commands.option(
+        "the unit of the offsets of spans: characters, or utf16, as JavaScript counts",
+        "characters",
+        only_for=_only_for("offsets"),
     )
     dev_fraction: float = commands.option(
         "the share of the training examples to use as the dev part, if there is none", 0.0
@@ -142,13 +149,22 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
 
 
 def _reading(options: FinetuneOptions) -> Reading:
+    labels = options.label_column
+    if len(labels) > 1 and "label_columns" not in DATASETS[options.task].options:
+        raise InputError(
+            f"--label_column must be given once for --task={options.task}. Received: "
+            f"{', '.join(labels)}. Give it once, or pass --task=multi_label."
+        )
+    is_single = len(labels) == 1
     return Reading(
         options.text_column,
-        options.label_column,
+        labels[0] if is_single else "label",
+        label_columns=() if is_single else labels,
         dev_fraction=options.dev_fraction,
         max_train_examples=options.max_train_examples,
         label_separator=options.label_separator,
         column_separator=options.column_separator,
+        offsets=options.offsets,
     )
 
 

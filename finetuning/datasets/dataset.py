@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from albert_tf.runtime.bounds import POSITIVE, Bounded, between
+from albert_tf.runtime.bounds import POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.errors import InputError, shortened
 from finetuning.datasets.scores import metrics
 from finetuning.datasets.tables.table_files import write_predictions
@@ -23,12 +23,15 @@ class Reading(Bounded):
       text_column: in a user's own table, the column of the text or the two columns of a pair.
         Empty: `text`, or `text_a` and `text_b`. In CoNLL columns, a number counted from 0.
       label_column: in a user's own table, the column of the label.
+      label_columns: in a user's own table for multi-label classification, a column of 0 and 1 for
+        each label, whose name it has. Empty: one column, `label_column`, has the labels.
       column_separator: the separator of CoNLL columns. Empty: a tab if most lines have one, else
         runs of spaces and tabs. A space: runs of spaces.
       dev_fraction: the share of the training examples that serves as the dev part; 0 if the dataset
         has one.
       max_train_examples: the maximum number of training examples. None: all.
       label_separator: in a user's own table, the separator of the labels in a cell.
+      offsets: the unit in which the offsets of spans count.
     """
 
     KEY = "--{}"
@@ -39,17 +42,24 @@ class Reading(Bounded):
     max_train_examples: Annotated[int | None, POSITIVE] = None
     label_separator: str = ","
     column_separator: str = ""
+    offsets: Annotated[str, one_of("characters", "utf16")] = "characters"
+    label_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = (*self.text_column, self.label_column)
-        if len(names) > 3 or len(set(names)) < len(names):
+        names = (*self.text_column, *self.columns_of_labels)
+        if len(self.text_column) > 2 or len(set(names)) < len(names):
             raise InputError(
                 "--text_column must name one column, or be given twice for pairs, and "
                 f"--label_column another one. Received: {', '.join(names)}."
             )
         if not self.label_separator:
             raise InputError("--label_separator must not be empty. Received: ''.")
+
+    @property
+    def columns_of_labels(self) -> tuple[str, ...]:
+        """The column of the label, or of each label."""
+        return self.label_columns or (self.label_column,)
 
 
 @dataclasses.dataclass(frozen=True)

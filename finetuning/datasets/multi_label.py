@@ -1,4 +1,4 @@
-"""Multi-label classification of a user's own texts: `train` and `dev` as .tsv, .csv or .jsonl."""
+"""Multi-label classification of a user's own texts: `train` and `dev` as tables."""
 
 import collections
 import dataclasses
@@ -31,6 +31,11 @@ from finetuning.datasets.text_classification import (
     text_columns,
 )
 
+_REMEDY = (
+    "Rename the columns (or add a header, if the file has none), or train with --text_column and "
+    "--label_column; if each label has a column of 0 and 1, repeat --label_column for each."
+)
+_FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 # `file:line`, text and second text, and the labels if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], tuple[str, ...] | None]]
 
@@ -43,8 +48,9 @@ class MultiLabel(Dataset):
     `Source.reading.label_separator` divides; spaces around a label do not count. An empty list or
     cell means that there is no label. A label that a row repeats counts once.
 
-    `Source.reading` may name other columns. The labels are those of the training part, sorted by
-    name. A part to predict, such as `test`, may have no column for the labels.
+    `Source.reading` may name other columns, or a column of 0 and 1 for each label. The labels are
+    those of the training part, sorted by name. A part to predict, such as `test`, may have no
+    column for the labels.
 
     Attributes:
       separator: the text between the labels of a row in the file of `write_submission`.
@@ -54,7 +60,7 @@ class MultiLabel(Dataset):
 
     kind = "multi_label"
     metrics = ("macro_f1", "micro_f1", "average_precision")
-    options = ("text_column", "label_column", "label_separator")
+    options = ("text_column", "label_column", "label_columns", "label_separator")
     columns = {"": ("macro_f1",), ", average precision": ("average_precision",)}
 
     def with_reading(self, reading: Reading) -> "MultiLabel":
@@ -63,7 +69,7 @@ class MultiLabel(Dataset):
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print the frequency of each label."""
-        table = open_part(source, "train")
+        table = dataclasses.replace(open_part(source, "train"), remedy=_REMEDY)
         columns = text_columns(source, table)
         rows = list(_rows(source, table, columns, allow_empty=False))
         names = sorted({name for _, _, labels in rows for name in labels or ()})
@@ -118,6 +124,9 @@ class MultiLabel(Dataset):
 
 def _rows(source: Source, table: Table, columns: Sequence[str], allow_empty: bool) -> Rows:
     """Yield the rows of a part; `allow_empty` also accepts one without labels, and empty texts."""
+    if source.reading.label_columns:
+        yield from _rows_of_columns(source.reading.label_columns, table, columns, allow_empty)
+        return
     name: str | None = source.reading.label_column
     if allow_empty and name not in table.columns:
         name = None
@@ -127,6 +136,30 @@ def _rows(source: Source, table: Table, columns: Sequence[str], allow_empty: boo
     for location, cells in named(rows, name, digits=True) if name else rows:
         texts = (cells[0], cells[1] if len(columns) > 1 else None)
         yield location, texts, _labels(cells[-1], source, location) if name else None
+
+
+def _rows_of_columns(
+    labels: Sequence[str], table: Table, columns: Sequence[str], allow_empty: bool
+) -> Rows:
+    """Yield the rows of a part in which each label has a column, as `_rows` does."""
+    is_labeled = not allow_empty or not set(labels).isdisjoint(table.columns)
+    names = (*columns, *labels) if is_labeled else tuple(columns)
+    for location, cells in table.select(names, allow_empty=allow_empty, unchecked=labels):
+        texts = (cells[0], cells[1] if len(columns) > 1 else None)
+        flags = zip(labels, cells[len(columns) :], strict=True) if is_labeled else ()
+        found = tuple(name for name, cell in flags if _is_one(cell, name, location))
+        yield location, texts, found if is_labeled else None
+
+
+def _is_one(cell: Any, name: str, location: str) -> bool:
+    """Return the value of a cell in the column of a label."""
+    value = str(as_text(cell)).strip().lower()
+    if value not in _FLAGS:
+        raise InputError(
+            f"{location}: `{name}` must be 0 or 1, because --label_column names several columns. "
+            f"Received: {cell!r}. Correct or remove the row."
+        )
+    return _FLAGS[value]
 
 
 def _labels(cell: Any, source: Source, location: str) -> tuple[str, ...]:

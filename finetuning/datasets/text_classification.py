@@ -1,4 +1,4 @@
-"""Classification of a user's own texts: `train` and `dev` as .tsv, .csv or .jsonl."""
+"""Classification of a user's own texts: `train` and `dev` as tables."""
 
 import collections
 import dataclasses
@@ -20,7 +20,7 @@ from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.tables import prodigy, table_files
 from finetuning.datasets.tables.label_separator import note_separator
 from finetuning.datasets.tables.part_files import find
-from finetuning.datasets.tables.table_files import FORMATS, Table, open_table
+from finetuning.datasets.tables.table_files import PART_ENDS, Table, open_table
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
@@ -108,12 +108,12 @@ def open_part(
             "--tfds must not be set for your own table, which is read from files. Pass --data_dir "
             "alone."
         )
-    path = find(source.data_dir or "", [part + end for end in FORMATS])
-    label = source.reading.label_column
-    used = (*source.reading.text_column, label)
+    path = find(source.data_dir or "", [part + end for end in PART_ENDS])
+    labels = source.reading.columns_of_labels
 
     def keeps_rejected(columns: Sequence[str]) -> bool:
-        return prodigy.KEY in used or (to_predict and label not in columns)
+        is_used = prodigy.KEY in (*source.reading.text_column, *labels)
+        return is_used or (to_predict and set(labels).isdisjoint(columns))
 
     return dataclasses.replace(
         open_table(path, optional=optional, keeps_rejected=keeps_rejected),

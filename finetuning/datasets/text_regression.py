@@ -1,4 +1,4 @@
-"""Regression on a user's own texts: `train` and `dev` as .tsv, .csv or .jsonl."""
+"""Regression on a user's own texts: `train` and `dev` as tables."""
 
 import math
 import statistics

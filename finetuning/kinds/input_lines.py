@@ -28,7 +28,7 @@ def input_lines(path: str, columns: Sequence[str] = ()) -> Iterator[tuple[int, s
     if path != "-":
         require_file(path, "--input", "Pass --input=- and pipe the examples to stdin.")
     lines = lines_of(path, "--input")
-    is_table = format_of(path) == ".csv"
+    is_table = format_of(path) in (".csv", ".parquet")
     if format_of(path) == ".tsv":  # may hold pairs, without a header
         first = list(itertools.islice(lines, 1))
         cells = {cell for _, line in first for cell in line.rstrip("\r\n").split("\t")}

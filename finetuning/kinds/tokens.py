@@ -11,7 +11,7 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.tokens.features import TokenFeatures, words_per_window
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets.dataset import Data, Prediction
-from finetuning.datasets.tokens.token_files import text_key_of
+from finetuning.datasets.tokens.object_files import text_key_of
 from finetuning.kinds.baselines import word_features
 from finetuning.kinds.baselines.regularization import Predict
 from finetuning.kinds.cards import entity_mistakes

@@ -36,8 +36,8 @@ _SCHEMA = {
 def examples_of(path: str, pair: bool, columns: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     """Yield the texts, or pairs, of a table or of plain lines; either may be compressed.
 
-    A .csv, .tsv or .jsonl file is a table with these `columns`; others are ignored. In any
-    other file, each line is a text, or two separated by a tab.
+    A .csv, .tsv, .jsonl, .json or .parquet file is a table with these `columns`; others are
+    ignored. In any other file, each line is a text, or two separated by a tab.
 
     Raises:
       InputNotFoundError: there is no such file.

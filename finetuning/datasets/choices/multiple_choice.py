@@ -1,4 +1,4 @@
-"""Multiple choice of a user's own questions: `train` and `dev` as .tsv, .csv or .jsonl."""
+"""Multiple choice of a user's own questions: `train` and `dev` as tables."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -16,6 +16,7 @@ from finetuning.datasets.choices.choice_dataset import (
 )
 from finetuning.datasets.dataset import Data, Source, require_section
 from finetuning.datasets.selection import limited, with_dev
+from finetuning.datasets.tables import json_files
 from finetuning.datasets.tables.json_files import as_text
 from finetuning.datasets.tables.table_files import Table
 from finetuning.datasets.text_classification import open_part
@@ -99,7 +100,7 @@ def _examples(source: Source, part: str, to_predict: bool = False) -> Iterator[C
 
 def _option_columns(table: Table) -> list[str]:
     """Return the columns of the options, which are one list or several texts."""
-    if format_of(table.path) == ".jsonl":
+    if format_of(table.path) in json_files.FORMATS:
         return [LIST]
     columns = [_COLUMN + option_letter(i).lower() for i in range(_MOST_COLUMNS)]
     found = [name for name in columns if name in table.columns]

@@ -1,21 +1,31 @@
-"""Reader of SQuAD's and CMRC 2018's JSON files, and of SQuAD prepared by TFDS."""
+"""Reader of SQuAD's and CMRC 2018's JSON files, and of SQuAD prepared by TFDS.
 
+SQuAD may also be flat, as Hugging Face's datasets and scripts hold it: a list `data`, JSON lines or
+parquet of questions, each with its context.
+"""
+
+import dataclasses
 import reprlib
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.runtime.files.text_files import text_of
 from albert_tf.tasks.examples import SpanExample
 from finetuning.datasets.dataset import Source
+from finetuning.datasets.tables.json_files import PART_ENDS, normalized, object_rows
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.tfds_rows import tfds_rows
 
+_ENDS = dict.fromkeys([".json", *PART_ENDS])
 _SQUAD = (
     "SQuAD's layout: data[].paragraphs[] with context and qas[], whose items have id, question and "
-    "answers[], whose items have text and answer_start"
+    "answers[], whose items have text and answer_start; or flat: each item of data[], line or row "
+    "has id, question, context and answers"
 )
 _CMRC = (
     "CMRC's layout: a list of objects with context_text and qas[], whose items have query_id, "
@@ -29,7 +39,8 @@ def read_part(
     """Return the path or TFDS name of a part, and its examples.
 
     Their answers may be missing or out of place; with `allow_empty`, question or context may be
-    empty.
+    empty. In version 2.0, a question without answers has none, marked or not, if the part has
+    answers at all.
 
     Raises:
       InputError: the layout is wrong, a text is empty, there are no questions, or two questions
@@ -41,7 +52,7 @@ def read_part(
         rows = tfds_rows(name, source.data_dir, split)[1]
         examples = list(_of_tfds(rows, location, allow_empty))
     else:
-        location = find(source.data_dir or "", [f"{part}-v{version}.json", f"{part}.json"])
+        location = find(source.data_dir or "", _names(part, version))
         examples = list(questions_of(location, allow_empty))
     ids = Counter(example.id for example in examples)
     if not examples:
@@ -52,7 +63,27 @@ def read_part(
             f"{location}: every question must have a unique id. Received: {count} questions with "
             f"id {first!r}."
         )
-    return location, examples
+    return location, _unanswerable(location, examples) if version == "2.0" else examples
+
+
+def _names(part: str, version: str) -> list[str]:
+    return [f"{part}-v{version}.json", *(part + end for end in _ENDS)]
+
+
+def _unanswerable(location: str, examples: list[SpanExample]) -> list[SpanExample]:
+    """Return the examples, those without answers marked as the official evaluator takes them."""
+    unmarked = [each for each in examples if not (each.answers or each.is_impossible)]
+    if not unmarked or len(unmarked) == len(examples):
+        return examples
+    print(
+        f"note: {location}: {len(unmarked):,} questions have no answers and no `is_impossible`, so "
+        f"they are taken for unanswerable (first: {unmarked[0].id!r}).",
+        file=sys.stderr,
+    )
+    return [
+        example if example.answers else dataclasses.replace(example, is_impossible=True)
+        for example in examples
+    ]
 
 
 def require_version(location: str, examples: list[SpanExample], version: str) -> None:
@@ -118,18 +149,26 @@ def _is_at_offset(example: SpanExample) -> bool:
 
 
 def questions_of(path: str, allow_empty: bool = False) -> Iterator[SpanExample]:
-    """Yield the questions of a JSON file, plain or compressed.
+    """Yield the questions of a JSON file, plain or compressed, or of parquet.
 
-    A list is read in CMRC's layout, anything else in SQuAD's. With `allow_empty`, question or
-    context may be empty.
+    A list with `context_text` is read in CMRC's layout, anything else in SQuAD's. With
+    `allow_empty`, question or context may be empty.
 
     Raises:
       InputError: the file is not valid JSON, its layout is wrong, or a text is empty.
     """
-    content = parse_json(text_of(path), path)
-    layout, read = (_CMRC, _of_cmrc) if isinstance(content, list) else (_SQUAD, _of_squad)
+    if format_of(path) != ".json":
+        rows = ((f"row {number}", row) for number, _, row in object_rows(path))
+        layout, found = _SQUAD, _of_flat(rows, allow_empty)
+    elif not isinstance(content := parse_json(text_of(path), path), list):
+        layout, found = _SQUAD, _of_squad(content, allow_empty)
+    elif content and isinstance(content[0], dict) and "question" in content[0]:
+        rows = ((f"[{i}]", row) for i, row in enumerate(content))
+        layout, found = _SQUAD, _of_flat(rows, allow_empty)
+    else:
+        layout, found = _CMRC, _of_cmrc(content, allow_empty)
     try:
-        yield from read(content, allow_empty)
+        yield from found
     except ValueError as error:
         raise InputError(f"{path} must be in {layout}. Received: {error}.") from None
 
@@ -141,17 +180,31 @@ def _of_squad(content: Any, allow_empty: bool) -> Iterator[SpanExample]:
       ValueError: a value does not fit; the message contains the value and its place.
     """
     for at_article, article in _items(content, "data", ""):
+        if isinstance(article, dict) and "question" in article and "paragraphs" not in article:
+            yield from _of_flat([(at_article, article)], allow_empty)
+            continue
         for at_paragraph, paragraph in _items(article, "paragraphs", at_article):
             context = _text(paragraph, "context", at_paragraph, allow_empty)
             for location, row in _items(paragraph, "qas", at_paragraph):
-                answers = tuple(
-                    (_get(answer, "answer_start", int, at), _get(answer, "text", str, at))
-                    for at, answer in _items(row, "answers", location, [])
-                )
-                question = _text(row, "question", location, allow_empty)
-                name = _text(row, "id", location)
-                is_impossible = _get(row, "is_impossible", bool, location, False)
-                yield _example(question, context, name, answers, is_impossible)
+                yield _question(row, context, location, allow_empty)
+
+
+def _of_flat(rows: Iterable[tuple[str, Any]], allow_empty: bool) -> Iterator[SpanExample]:
+    """Yield the question in each row, whose location is given, as `_of_squad` does."""
+    for location, row in rows:
+        context = _text(row, "context", location, allow_empty)
+        yield _question(row, context, location, allow_empty)
+
+
+def _question(row: Any, context: str, location: str, allow_empty: bool) -> SpanExample:
+    row = normalized(row)
+    answers = tuple(
+        (_get(answer, "answer_start", int, at), _get(answer, "text", str, at))
+        for at, answer in _items(row, "answers", location, [])
+    )
+    question = _text(row, "question", location, allow_empty)
+    is_impossible = _get(row, "is_impossible", bool, location, False)
+    return _example(question, context, _id(row, "id", location), answers, is_impossible)
 
 
 def _of_cmrc(content: Any, allow_empty: bool) -> Iterator[SpanExample]:
@@ -167,8 +220,7 @@ def _of_cmrc(content: Any, allow_empty: bool) -> Iterator[SpanExample]:
                 raise ValueError(f"an answer {wrong[0]!r} at {location}")
             answers = tuple((context.find(_replace_surrogates(text)), text) for text in texts)
             question = _text(row, "query_text", location, allow_empty)
-            name = _text(row, "query_id", location)
-            yield _example(question, context, name, answers, False)
+            yield _example(question, context, _id(row, "query_id", location), answers, False)
 
 
 def _items(record: Any, key: str, location: str, default: Any = None) -> Iterator[tuple[str, Any]]:
@@ -193,8 +245,14 @@ def _text(record: Any, key: str, location: str, allow_empty: bool = False) -> st
     return _replace_surrogates(text)
 
 
+def _id(record: Any, key: str, location: str) -> str:
+    """Return the text or the integer under a key as a text; the errors are those of `_text`."""
+    value = record.get(key) if isinstance(record, dict) else None
+    return str(value) if type(value) is int else _text(record, key, location)
+
+
 def _get(record: Any, key: str, kind: type, location: str, default: Any = None) -> Any:
-    """Return the value under a key.
+    """Return the value under a key; null is a missing value if there is a default.
 
     Raises:
       ValueError: the record is not an object, the key is missing, or the value has another type.
@@ -205,6 +263,7 @@ def _get(record: Any, key: str, kind: type, location: str, default: Any = None) 
     if key not in record and default is None:
         raise ValueError(f"no `{key}` at {location}")
     value = record.get(key, default)
+    value = default if value is None else value
     if type(value) is not kind:  # true and false do not count as numbers
         raise ValueError(f"`{key}` {reprlib.repr(value)} at {location}")
     return value

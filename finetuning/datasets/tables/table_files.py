@@ -1,14 +1,16 @@
-"""Tables of examples: .tsv, .csv and .jsonl, plain or compressed, and datasets prepared by TFDS.
+"""Tables of examples: .tsv, .csv, .jsonl and .json, plain or compressed, and .parquet.
 
 TSV and CSV are quoted as csv.writer does. The TSV files of benchmarks such as GLUE are not: in
-them, only tabs separate cells and quotes are text. In JSON lines, each line is an object whose keys
-are the columns.
+them, only tabs separate cells and quotes are text. Semicolons separate the cells of a .csv whose
+header has no comma, as Excel writes it in many languages, and a first line `sep=;` may name another
+separator. In JSON lines and lists, each item is an object whose keys are the columns.
 """
 
 import csv
 import dataclasses
 import functools
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,13 +19,15 @@ from albert_tf.runtime.errors import InputError, listed
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.outputs import new_file
 from albert_tf.runtime.files.text_files import lines_of
-from finetuning.datasets.tables import prodigy
-from finetuning.datasets.tables.json_files import as_text, json_lines
+from finetuning.datasets.tables import json_files, prodigy
+from finetuning.datasets.tables.json_files import object_rows, single_text
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
 Rows = Iterator[tuple[str, list[Any]]]  # `file:line`, cells: texts, but for unchecked columns
 _OTHER = {".tsv": (",", ".csv"), ".csv": ("\t", ".tsv")}  # what a file may be by mistake
 _FIRST_ROWS = 5  # from which quoting is inferred
+_EXCEL = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # the line before the header
+_QUOTED = re.compile('"[^"]*"')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +61,8 @@ class Table:
           names: the columns.
           skip_short: skip rows with too few cells, and print their number.
           allow_empty: accept empty cells.
-          unchecked: the columns whose cells may be empty and, in JSON lines, of any type.
+          unchecked: the columns whose cells may be empty and, in objects, of any type. In others,
+            a list of one is its item.
 
         Raises:
           InputError: a column is missing or repeated, a row has more or fewer cells than columns, a
@@ -79,7 +84,7 @@ class Table:
                     f"{len(self.columns)}: {remedy}."
                 )
             chosen = [
-                cells[index] if name in unchecked else as_text(cells[index])
+                cells[index] if name in unchecked else single_text(cells[index])
                 for name, index in zip(names, indices, strict=True)
             ]
             checked = [pair for pair in zip(chosen, names, strict=True) if pair[1] not in unchecked]
@@ -107,7 +112,7 @@ class Table:
             separator, extension = _OTHER.get(format_of(self.path), ("", ""))
             if separator and len(self.columns) == 1 and separator in self.columns[0]:
                 remedy = f" Its cells seem to be separated by {separator!r}: name it {extension}."
-            header = "first object" if format_of(self.path) == ".jsonl" else "header"
+            header = "first object" if format_of(self.path) in json_files.FORMATS else "header"
             raise InputError(
                 f"{self.path}:1: the {header} must name {' and '.join(names)}, each exactly once. "
                 f"Received: {list(self.columns)}; missing or repeated: {', '.join(wrong)}.{remedy}"
@@ -148,19 +153,21 @@ def open_table(
       path: the file.
       header: the columns of a file without a header line.
       quotes_are_text: only tabs separate cells, whatever the file's extension.
-      optional: in JSON lines, columns that exist even if the first object lacks them.
+      optional: in objects, columns that exist even if the first one lacks them.
       keeps_rejected: (the columns) -> True to keep the rows that were rejected in Prodigy.
 
     Raises:
       InputError: the file is empty or cannot be read.
     """
     read = _unquoted if quotes_are_text else _READERS[format_of(path)]
-    if read is _jsonl:
-        read = functools.partial(_jsonl, optional=optional)
+    if read is _objects:
+        read = functools.partial(_objects, optional=optional)
     records = read(path)
     if not header:
         _, header = next(records, (0, ()))
-        if format_of(path) != ".jsonl" and len(header) > 1:  # a single word may be a text
+        if (
+            format_of(path) not in json_files.FORMATS and len(header) > 1
+        ):  # a single word may be a text
             records = _without_headers(path, list(header), records)
     if not header:
         raise InputError(f"{path} is empty: its first line must name the columns.")
@@ -219,7 +226,7 @@ def _unquoted(path: str) -> Records:
 
 def _tsv(path: str) -> Records:
     noted = False
-    for number, cells in _quoted("\t", path):
+    for number, cells in _quoted("\t", path, lines_of(path)):
         if not noted and any("\t" in cell and "\n" in cell for cell in cells):
             noted = True
             print(
@@ -230,16 +237,32 @@ def _tsv(path: str) -> Records:
         yield number, cells
 
 
-def _quoted(delimiter: str, path: str) -> Records:
+def _csv(path: str) -> Records:
+    """Yield the rows of a file whose first line may name the separator, as Excel's `sep=;`."""
+    lines = lines_of(path)
+    first = list(itertools.islice(lines, 1))
+    header = "".join(line for _, line in first).rstrip("\r\n")
+    if named := _EXCEL.fullmatch(header):
+        yield from _quoted(named[1], path, lines, 2)
+        return
+    bare = _QUOTED.sub("", header)
+    separator = ";" if ";" in bare and "," not in bare else ","
+    yield from _quoted(separator, path, itertools.chain(first, lines))
+
+
+def _quoted(
+    delimiter: str, path: str, numbered: Iterator[tuple[int, str]], first: int = 1
+) -> Records:
+    """Yield the rows of numbered lines, of which `first` is the first number."""
     csv.field_size_limit(sys.maxsize)  # the default is 131,072 characters; contexts can be longer
-    lines = (line for _, line in lines_of(path))
+    lines = (line for _, line in numbered)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    first = 1
+    before = first
     try:
         for cells in reader:
             if cells:
                 yield first, cells
-            first = reader.line_num + 1
+            first = reader.line_num + before
     except csv.Error as error:
         found = str(error).replace("\t", "\\t")
         if "new-line character" in found:
@@ -254,10 +277,10 @@ def _quoted(delimiter: str, path: str) -> Records:
         ) from None
 
 
-def _jsonl(path: str, optional: Sequence[str] = ()) -> Records:
+def _objects(path: str, optional: Sequence[str] = ()) -> Records:
     """Yield the first object's keys and `optional` as the header, then each object's values."""
     columns: list[str] = []
-    for number, line, record in json_lines(path, lines_of(path)):
+    for number, line, record in object_rows(path):
         if not isinstance(record, dict):
             raise InputError(f"{path}:{number} must be a JSON object. Received: {line[:80]!r}.")
         if not columns:
@@ -268,10 +291,11 @@ def _jsonl(path: str, optional: Sequence[str] = ()) -> Records:
 
 _READERS: dict[str, Callable[[str], Records]] = {
     ".tsv": _tsv,
-    ".csv": functools.partial(_quoted, ","),
-    ".jsonl": _jsonl,
+    ".csv": _csv,
+    **dict.fromkeys(json_files.FORMATS, _objects),
 }
 FORMATS = tuple(_READERS)
+PART_ENDS = (*FORMATS, *json_files.PART_ENDS[len(json_files.FORMATS) :])  # of a part's file
 
 
 def write_predictions(path: str, predictions: Sequence[str]) -> None:

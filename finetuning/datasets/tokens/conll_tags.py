@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TokenExample
-from finetuning.datasets.tokens.token_files import Sentence, Span
+from finetuning.datasets.tokens.token_files import Sentence
+
+Span = tuple[int, int, str]
 
 _TURNED = re.compile(r"[BIESbies]_.+|.+[-_][BIESbies]|[bies]-.+")
 _HEADERS = ("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos")

@@ -1,4 +1,4 @@
-"""Token classification of a user's own texts: `train` and `dev` as CoNLL columns or JSON lines."""
+"""Token classification of a user's own texts: CoNLL columns, JSON or parquet."""
 
 import collections
 import json
@@ -20,9 +20,10 @@ from finetuning.datasets.dataset import (
 )
 from finetuning.datasets.scores.entity_scores import score_entities
 from finetuning.datasets.selection import InDocuments, limited, with_dev
+from finetuning.datasets.tables import json_files
 from finetuning.datasets.tables.other_layouts import require_known_files, require_not_brat
 from finetuning.datasets.tables.part_files import find
-from finetuning.datasets.tokens import conll_tags, token_files
+from finetuning.datasets.tokens import conll_tags, object_files, token_files
 
 
 class TokenClassification(Dataset):
@@ -33,7 +34,7 @@ class TokenClassification(Dataset):
 
     kind: str = "token_classifier"
     metrics: tuple[str, ...] = ("f1",)
-    options = ("text_column", "label_column", "column_separator")
+    options = ("text_column", "label_column", "column_separator", "offsets")
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print the frequency of each label."""
@@ -108,7 +109,7 @@ def _path(source: Source, part: str) -> str:
         raise InputError("--tfds must not be set for your own files. Pass --data_dir alone.")
     folder = source.data_dir or ""
     try:
-        path = find(folder, [part + end for end in token_files.FORMATS])
+        path = find(folder, [part + end for end in (*token_files.CONLL, *json_files.PART_ENDS)])
     except InputNotFoundError:
         require_known_files(folder)
         raise
@@ -120,13 +121,16 @@ def _read(
     path: str, source: Source, task: TokenSettings | None = None, allow_empty: bool = False
 ) -> tuple[list[tuple[str, TokenExample]], list[int], str]:
     """Return `file:line` and the example of each text, their documents, and the tags' scheme."""
-    if format_of(path) == ".jsonl":
-        located = list(token_files.read_spans(path, source.reading, allow_empty))
+    if format_of(path) not in json_files.FORMATS:
+        sentences = token_files.read_conll(path, source.reading)
+    elif object_files.has_tokens(rows := object_files.rows_of(path), source.reading):
+        sentences = object_files.read_tokens(path, rows, source.reading)
+    else:
+        located = list(object_files.read_spans(path, rows, source.reading, allow_empty))
         for location, example in located:
             for _, _, label in example.entities or ():
                 _require_known(label, task, location)
         return located, [0] * len(located), "spans"
-    sentences = token_files.read_conll(path, source.reading)
     scheme = conll_tags.scheme_of(path, sentences)
     if task is not None and scheme != "prefixes":
         scheme = "words" if task.scheme == "words" else "io"

@@ -1,48 +1,30 @@
-"""Readers of labeled tokens and spans: CoNLL columns and JSON lines, plain or compressed.
+"""Reader of labeled tokens in CoNLL columns, plain or compressed.
 
-In CoNLL columns, each line is a token with its tag, and a blank line ends a sentence. In JSON
-lines, each line is an object with a text and its spans, counted in characters.
+Each line is a token with its tag, and a blank line ends a sentence.
 """
 
 import collections
 import dataclasses
-import functools
 import itertools
 import re
 import sys
-import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import numpy as np
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.text_files import lines_of
-from albert_tf.tasks.examples import TokenExample
-from albert_tf.text.words import in_ranges, word_bounds
 from finetuning.datasets.dataset import Reading
-from finetuning.datasets.tables import prodigy
-from finetuning.datasets.tables.json_files import json_lines
 from finetuning.datasets.tables.other_layouts import require_columns
 
 CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
-FORMATS = (*CONLL, ".jsonl")
 _PEEKED_LINES = 100  # from which the separator and the number of columns are inferred
 _LONG_SENTENCE = 100  # tokens; a longer one is due a note if it is the whole file
 _MAX_IDS = 0.95  # the share of tokens that may look like numbers or names of documents
 _BLANKS = " \t\r\n"  # other white space, such as U+00A0, may be a token or in one
 # What lies between runs of spaces and tabs, or between runs of spaces, by separator.
 _BETWEEN_RUNS = {"": re.compile(r"[^ \t]+"), " ": re.compile("[^ ]+")}
-_SPANS = ("entities", "label", "labels", "spans")  # keys of the spans in JSON lines
-_COVERED = ("text", "word")  # keys of the text that a span covers
-_OFFSETS = (
-    "Offsets count characters (Unicode code points), not bytes or UTF-16 units (as in JavaScript, "
-    "where an emoji counts twice)"
-)
 _COMMENT = re.compile(r"#\s*\w+\s*=|# newdoc")  # as in CoNLL-U; before a sentence's first token
 _RANGE = re.compile(r"\d+[-.]\d+")  # the numbers of several words, or of an empty node
-Span = tuple[int, int, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,111 +219,3 @@ class _OpenSentence:
             lines, tokens, tags = zip(*self._rows, strict=True)
             yield Sentence(lines, tokens, None if None in tags else tags, self.document)
         self._rows = []
-
-
-def read_spans(
-    path: str, reading: Reading, allow_empty: bool
-) -> Iterator[tuple[str, TokenExample]]:
-    """Yield `file:line` and the text of each JSON line, with its spans if it has a key for them.
-
-    The spans are under `entities`, `label`, `labels` or `spans`, or under the reading's own key.
-    Each is a list [start, end, label] or an object with these keys. White space at their ends does
-    not count. Print a note if spans begin or end with white space or inside a word.
-
-    Raises:
-      InputError: a line is not such an object, or its spans overlap or lie outside the text, or the
-        `text` or `word` of a span is not in its place, or there are no texts.
-    """
-    inexact: list[str] = []  # descriptions of spans with white space or a part of a word
-    text_key = text_key_of(reading.text_column)
-    is_default = reading.label_column == "label" or reading.label_column.isdecimal()
-    keys = _SPANS if is_default else (reading.label_column,)
-    location = None
-    rows = prodigy.accepted(path, json_lines(path, lines_of(path)), _answer)
-    for number, line, row in rows:
-        location = f"{path}:{number}"
-        text = row.get(text_key) if isinstance(row, dict) else None
-        if not isinstance(text, str) or not (allow_empty or text.strip()):
-            raise InputError(
-                f"{location} must be a JSON object whose key `{text_key}` is a text that is not "
-                f"empty. Received: {line[:80]!r}. Correct or remove the line, or write tokens and "
-                "their tags as CoNLL columns."
-            )
-        found = next((row[key] for key in keys if key in row), None)
-        spans = None if found is None else _spans(found, text, location, inexact)
-        yield location, TokenExample(text, None, spans)
-    if location is None:
-        raise InputError(f"{path} holds no texts. Write a JSON object on each line.")
-    if inexact:
-        print(
-            f"note: {inexact[0]}, the first of {len(inexact):,} spans that begin or end with white "
-            f"space or inside a word. {_OFFSETS}.",
-            file=sys.stderr,
-        )
-
-
-def _answer(row: tuple[int, str, Any]) -> Any:
-    return row[2].get(prodigy.KEY) if isinstance(row[2], dict) else None
-
-
-def text_key_of(text_column: Sequence[str]) -> str:
-    """Return the key of the text in JSON lines; the number of a CoNLL column is none."""
-    return next((name for name in text_column if not name.isdecimal()), "text")
-
-
-def _spans(values: Any, text: str, location: str, inexact: list[str]) -> tuple[Span, ...]:
-    if not isinstance(values, list):
-        raise InputError(
-            f"{location}: the spans must be a list of [start, end, label]. Received: {values!r}."
-        )
-    spans = sorted(_span(value, text, location, inexact) for value in values)
-    for one, other in itertools.pairwise(spans):
-        if other[0] < one[1]:
-            raise InputError(
-                f"{location}: spans must not overlap. Received: {one} and {other}. Remove one of "
-                "them."
-            )
-    return tuple(spans)
-
-
-def _span(value: Any, text: str, location: str, inexact: list[str]) -> Span:
-    fields = value
-    if isinstance(value, dict):
-        fields = [value.get(key) for key in ("start", "end", "label")]
-    types = [type(field) for field in fields] if isinstance(fields, list) else []
-    if types != [int, int, str]:
-        raise InputError(
-            f"{location}: a span must be [start, end, label], or an object with these keys: two "
-            f"character offsets (integers) and a label (string). Received: {value!r}."
-        )
-    start, end, label = fields
-    covered = text[start:end] if 0 <= start <= end <= len(text) else ""
-    if not covered.strip() or not label.strip():
-        raise InputError(
-            f"{location}: a span must have a label, and cover text between characters 0 and "
-            f"{len(text)}. Received: {value!r}. {_OFFSETS}."
-        )
-    for given in [value.get(key) for key in _COVERED] if isinstance(value, dict) else []:
-        if isinstance(given, str) and _plain(given) != _plain(covered):
-            raise InputError(
-                f"{location}: the span [{start}, {end}] is {covered!r}, but its text is {given!r}. "
-                f"{_OFFSETS}. Correct them, or the text."
-            )
-    sides = [text[max(0, i - 1) : i + 1] for i in (start, end)]
-    if covered != covered.strip() or any(map(_are_one_word, sides)):
-        inexact.append(f"{location}: the span [{start}, {end}] is {covered!r}")
-    start += len(covered) - len(covered.lstrip())
-    return start, start + len(covered.strip()), label
-
-
-def _plain(text: str) -> str:
-    """Return a text without what tokenizers may change: case, accents and white space."""
-    characters = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(c for c in characters if not c.isspace() and not unicodedata.combining(c))
-
-
-@functools.cache
-def _are_one_word(pair: str) -> bool:
-    """Return True for two characters that belong to one word if one follows the other."""
-    codes = np.array([ord(character) for character in pair])
-    return len(pair) == 2 and bool(in_ranges(codes, word_bounds()).all())

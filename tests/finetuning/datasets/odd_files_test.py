@@ -80,3 +80,73 @@ def test_a_zero_width_character_before_an_answer(shared_data):
         assert [each["answer"] for each in predictions] == [
             *("Bo Berg", "1987", "Ann", "Nokia Oy", "Turku\xa0Market", "1987.\nHis sister")
         ]
+
+
+SPANS = {"Ann Berg met Bo in Turku.": ((0, 8, "PER"), (13, 15, "PER"), (19, 24, "LOC"))}
+
+
+@pytest.mark.parametrize("folder", ["N01", "N03c"])
+def test_spans_of_doccano_and_label_studio(shared_data, folder: str):
+    data = read(shared_data, folder, "token_classification")
+    assert {e.text: e.entities for e in data.train if e.text in SPANS} == SPANS
+    assert data.task.labels == ("LOC", "ORG", "PER")
+
+
+def test_tokens_and_tags_in_a_line(shared_data):
+    data = read(shared_data, "N08a", "token_classification")
+    example = data.train[0]
+    assert (example.text, example.entities) == (
+        "Ann left Turku",
+        ((0, 3, "PER"), (9, 14, "LOC")),
+    )
+    assert example.tokens == ((0, 3), (4, 8), (9, 14)) and data.task.labels == ("LOC", "PER")
+
+
+def test_offsets_in_utf16(shared_data):
+    data = read(shared_data, "N06", "token_classification", offsets="utf16")
+    example = data.train[0]
+    assert [example.text[a:b] for a, b, _ in example.entities] == ["Ann", "Bo"]
+
+
+def test_a_column_for_each_label(shared_data):
+    labels = ("toxic", "threat", "insult")
+    data = read(
+        shared_data, "M01", "multi_label", text_column=("comment_text",), label_columns=labels
+    )
+    path = shared_data / "odd_files" / "M01" / "train.csv"
+    cells = [line.rsplit(",", 3)[1:] for line in path.read_text().splitlines()[1:]]
+    names = [{labels[i] for i, cell in enumerate(row) if cell == "1"} for row in cells]
+    assert [{data.task.labels[i] for i in e.label} for e in data.train] == names
+    with pytest.raises(InputError, match="column of 0 and 1, repeat --label_column for each"):
+        read(shared_data, "M01", "multi_label")
+
+
+@pytest.mark.parametrize(
+    ("folder", "text"),
+    [("T01", "the soup was warm and tasty; ganz schön"), ("T03", "the soup was warm and tasty")],
+)
+def test_tables_of_excel(shared_data, folder: str, text: str):
+    data = read(shared_data, folder, "text_classification")
+    assert (len(data.train), data.train[0].first, data.task.labels) == (16, text, ("neg", "pos"))
+
+
+def test_a_list_of_one_label(shared_data):
+    data = read(shared_data, "T09", "text_classification")
+    assert data.task.labels == ("neg", "pos") and len(data.train) == 16
+
+
+@pytest.mark.parametrize(("folder", "first"), [("Q01", "0"), ("Q03", "q1")])
+def test_questions_of_other_tools(shared_data, folder: str, first: str):
+    data = read(shared_data, folder, "squad1")
+    example = data.train[0]
+    assert (example.id, example.question) == (first, "Who opened a bakery?")
+    assert example.answers == ((0, "Bo Berg"),)
+
+
+@pytest.mark.parametrize("folder", ["Q06a", "Q06b"])
+def test_questions_without_answers_and_without_a_mark(shared_data, capsys, folder: str):
+    data = read(shared_data, folder, "squad2")
+    unanswered = [example for example in data.train if not example.answers]
+    assert unanswered and all(example.is_impossible for example in unanswered)
+    note = f"{len(unanswered)} questions have no answers and no `is_impossible`, so they are taken"
+    assert note in capsys.readouterr().err

@@ -1,0 +1,129 @@
+"""Rows of parquet and Arrow files, read in batches; extra `arrow`."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from albert_tf.runtime import extras
+from albert_tf.runtime.errors import InputError, MachineError, reading
+from albert_tf.runtime.files.compression import format_of, is_compressed
+from albert_tf.runtime.files.paths import require_file
+
+FORMATS = (".parquet", ".arrow")
+_BATCH_ROWS = 1024
+_REASON_CHARACTERS = 200  # of pyarrow's own message
+_ARROW_MAGIC = b"ARROW1"  # of files; streams, which Hugging Face's datasets write, have none
+
+
+def columns_of(path: str, flag: str = "") -> list[str]:
+    """Return the names of a file's columns; the errors are those of `batches`."""
+    with _opened(path, flag) as (schema, _):
+        return list(schema.names)
+
+
+def batches(path: str, flag: str = "", columns: Sequence[str] | None = None) -> Iterator[Any]:
+    """Yield the rows of a file as Arrow record batches, so that memory is bounded.
+
+    Args:
+      path: the file.
+      flag: the flag that named it, for error messages.
+      columns: those to read; None: all.
+
+    Raises:
+      InputNotFoundError: there is no such file.
+      InputError: pyarrow is missing, or the file is damaged or compressed.
+    """
+    with _opened(path, flag) as (_, read):
+        yield from read(columns)
+
+
+def rows(path: str, flag: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file as objects of JSON, with None for NaN.
+
+    Numbers of classes become their names if Hugging Face's datasets stored these.
+
+    Raises:
+      InputNotFoundError: there is no such file.
+      InputError: see `batches`; or a text is not UTF-8.
+    """
+    with _opened(path, flag) as (schema, read):
+        names = _class_names(schema)
+        for batch in read(None):
+            for row in batch.to_pylist():
+                yield {key: _value(value, names.get(key)) for key, value in row.items()}
+
+
+@contextlib.contextmanager
+def _opened(path: str, flag: str) -> Iterator[tuple[Any, Any]]:
+    """Yield the schema of a file, and a function that yields the batches of some columns."""
+    where = f"{flag}: {path}" if flag else path
+    if is_compressed(path):
+        raise InputError(
+            f"{where} must not be packed, because its format has a compression of its own. Unpack "
+            "the file."
+        )
+    require_file(path, flag)
+    pyarrow = extras.load("pyarrow", "arrow", f"reading {path}")
+    try:
+        with reading(path), open(path, "rb") as file:
+            yield (_parquet if format_of(path) == ".parquet" else _arrow)(file)
+    except (InputError, MachineError):
+        raise
+    except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())[:_REASON_CHARACTERS].rstrip(".")
+        raise InputError(
+            f"{where} must be a complete {format_of(path)[1:]} file: {reason}. Write or download "
+            "it again."
+        ) from None
+
+
+def _parquet(file: Any) -> tuple[Any, Any]:
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.ParquetFile(file)
+    return table.schema_arrow, lambda columns: table.iter_batches(_BATCH_ROWS, columns=columns)
+
+
+def _arrow(file: Any) -> tuple[Any, Any]:
+    import pyarrow.ipc
+
+    is_file = file.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC
+    file.seek(0)
+    if is_file:
+        table = pyarrow.ipc.open_file(file)
+        found = (table.get_batch(i) for i in range(table.num_record_batches))
+    else:
+        table = pyarrow.ipc.open_stream(file)
+        found = iter(table)
+
+    def read(columns: Sequence[str] | None) -> Iterator[Any]:
+        for batch in found:
+            for begin in range(0, batch.num_rows, _BATCH_ROWS):
+                part = batch.slice(begin, _BATCH_ROWS)
+                yield part.select(columns) if columns else part
+
+    return table.schema, read
+
+
+def _class_names(schema: Any) -> dict[str, list[str]]:
+    """Return the names of the classes in each column that has them, but for numbers as names."""
+    found = {}
+    with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        for column, feature in features.items():
+            feature = feature.get("feature", feature)
+            names = feature.get("names") if feature.get("_type") == "ClassLabel" else None
+            if names and names != [str(i) for i in range(len(names))]:
+                found[column] = names
+    return found
+
+
+def _value(value: Any, names: Sequence[str] | None) -> Any:
+    if isinstance(value, list):
+        return [_value(item, names) for item in value]
+    if isinstance(value, float) and value != value:
+        return None
+    if names and isinstance(value, int):  # -1 stands for no class
+        return names[value] if 0 <= value < len(names) else None if value < 0 else value
+    return value
