@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import sentencepiece
 
@@ -78,6 +78,9 @@ class TrainTokenizerOptions(commands.CommandOptions):
     )
     errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
     data_dir: str | None = commands.option("data folder of TFDS", None, path=True)
+    text_column: str = commands.option(
+        "the key of the text in JSON lines, its column in parquet and Arrow files", "text"
+    )
     dry_run: bool = commands.option("check the options, and that the files can be read", False)
 
     @property
@@ -153,9 +156,7 @@ def train_model(sentences: Iterable[str], options: TrainTokenizerOptions) -> byt
 
 def _check(options: TrainTokenizerOptions) -> None:
     locations.require_local(options.output, "--output")
-    NumberedCorpus(
-        options.corpus, options.document_boundary, options.errors, options.data_dir
-    ).require_text()
+    NumberedCorpus(*_corpus(options)).require_text()
     meta = 2 + len(CONTROL_SYMBOLS) + len(USER_DEFINED_SYMBOLS)
     if options.vocab_size <= meta:
         raise InputError(
@@ -167,6 +168,16 @@ def _check(options: TrainTokenizerOptions) -> None:
             "--character_coverage must be between 0.9 and 1, because all other characters become "
             f"the unknown piece. Received: {options.character_coverage}."
         )
+
+
+def _corpus(options: TrainTokenizerOptions) -> tuple[Any, ...]:
+    return (
+        options.corpus,
+        options.document_boundary,
+        options.errors,
+        options.data_dir,
+        options.text_column,
+    )
 
 
 def _identity(options: TrainTokenizerOptions) -> dict[str, object]:
@@ -202,9 +213,7 @@ def _sample(options: TrainTokenizerOptions) -> list[str]:
     change the training, which uses words. Of parts without a space, at most `_MAX_UNBROKEN_PARTS`
     are used.
     """
-    documents = read_documents(
-        options.corpus, options.document_boundary, options.errors, options.data_dir
-    )
+    documents = read_documents(*_corpus(options))
     sample = _Reservoir(options.max_sentences, options.seed)
     unbroken = _Reservoir(_MAX_UNBROKEN_PARTS, options.seed)
     num_documents = 0

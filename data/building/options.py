@@ -72,6 +72,9 @@ class BuildOptions(commands.CommandOptions):
     seed: int = commands.option("seed of all random choices", 0)
     errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
     data_dir: str | None = commands.option("data folder of TFDS", None, path=True)
+    text_column: str = commands.option(
+        "the key of the text in JSON lines, its column in parquet and Arrow files", "text"
+    )
     num_workers: Annotated[int, NOT_NEGATIVE] = commands.option(
         "local runner: maximum number of processes; 0 = one per core", 0
     )

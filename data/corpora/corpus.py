@@ -1,8 +1,10 @@
 """Corpora: `--corpus=KIND:WHERE` becomes a stream of documents, each with its sentences.
 
-Kinds: text:GLOB, sentences:GLOB, jsonl:GLOB, wikiextractor:GLOB, tfds:NAME, squad:FILE, race:DIR,
-python_docs or python_docs:PACKAGE,PACKAGE. `sentences` is the input format of Google's and Model
-Garden's tools: one sentence per line, and a blank line between documents. Compressed files are read
+Kinds: text:GLOB, sentences:GLOB, jsonl:GLOB, wikiextractor:GLOB, parquet:GLOB, arrow:GLOB,
+datasets:DIR, markdown:GLOB, html:GLOB, files:GLOB, tfds:NAME, squad:FILE, race:DIR, python_docs or
+python_docs:PACKAGE,PACKAGE. `sentences` is the input format of Google's and Model Garden's tools:
+one sentence per line, and a blank line between documents. `datasets` is a folder that Hugging
+Face's `save_to_disk` has written. `files` reads each file by its suffix. Compressed files are read
 directly, and each file in a .zip like one of its own. The order is deterministic, and memory is
 bounded.
 """
@@ -10,17 +12,26 @@ bounded.
 import dataclasses
 import glob
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
 from albert_tf.runtime.bounds import Bounded, one_of
-from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
-from albert_tf.runtime.files import paths
-from albert_tf.runtime.files.compression import is_compressed
+from albert_tf.runtime.errors import InputError, InputNotFoundError, listed, note_once, reading
+from albert_tf.runtime.files import arrow_files, paths
+from albert_tf.runtime.files.compression import format_of, is_compressed, is_zip
 from data.corpora import python_docs
-from data.corpora.readers import READERS, CorpusSource, Document, tfds_files
+from data.corpora.arrow_tables import require_texts, saved_files
+from data.corpora.readers import (
+    READERS,
+    SUFFIXES,
+    CorpusSource,
+    Document,
+    tfds_files,
+    unknown_suffix,
+)
 from data.corpora.texts import is_blank
 from data.records import locations
 
@@ -36,8 +47,13 @@ __all__ = [
 
 KINDS = ", ".join(READERS)  # for help texts
 _COMPRESSION_RATIO = 3  # approximate ratio for text
-_READ_BY_FILE = ("text", "sentences", "jsonl", "wikiextractor")
+_TABLES = ("parquet", "arrow", "datasets")
+_TEXTS_BY_FILE = ("text", "sentences", "jsonl", "wikiextractor", "markdown", "html", "files")
+_READ_BY_FILE = (*_TEXTS_BY_FILE, *_TABLES)
 _TEXT_KINDS = (*_READ_BY_FILE, "squad", "race")
+_WITH_BOUNDARY = ("text", "files")
+_WITH_COLUMN = ("jsonl", "files", *_TABLES)
+_DOCUMENTS = (".pdf", ".doc", ".docx", ".odt", ".epub", ".rtf")  # hold text that is not read
 
 Part = tuple[int, list[str]]  # the number of a part in the corpus, and its files
 
@@ -47,6 +63,7 @@ def read_documents(
     document_boundary: str = "blank_line",
     errors: str = "strict",
     data_dir: str | None = None,
+    text_column: str = "text",
 ) -> Iterator[Document]:
     """Stream the documents of a corpus, without those that have no sentence.
 
@@ -58,13 +75,14 @@ def read_documents(
         (anchor it with ^) starts a document and is dropped. Other kinds store documents as records.
       errors: `strict` rejects bytes that are not UTF-8; `replace` replaces them with U+FFFD.
       data_dir: data folder of TFDS; None means TFDS's default.
+      text_column: the key or column of the text in JSON lines, parquet and Arrow files.
 
     Raises:
       InputError: the kind or an option is unknown, text cannot be read (the message contains the
         position), or the corpus has no document.
       InputNotFoundError: nothing exists at WHERE.
     """
-    numbered = NumberedCorpus(corpus, document_boundary, errors, data_dir)
+    numbered = NumberedCorpus(corpus, document_boundary, errors, data_dir, text_column)
     documents = (document for _, document in numbered.documents(numbered.parts()))
     return _require_sentences(documents, corpus)
 
@@ -109,15 +127,21 @@ class NumberedCorpus(Bounded):
     document_boundary: str
     errors: Annotated[str, one_of("strict", "replace")]
     data_dir: str | None
+    text_column: str = "text"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         kind, _ = _split_kind(self.corpus)
         _boundary(self.document_boundary)
-        if kind != "text" and self.document_boundary != "blank_line":
+        if kind not in _WITH_BOUNDARY and self.document_boundary != "blank_line":
             raise InputError(
                 f"--document_boundary applies only to the kind text, because each record of {kind} "
                 f"is a document. Received: {self.document_boundary!r}. Leave it out."
+            )
+        if kind not in _WITH_COLUMN and self.text_column != "text":
+            raise InputError(
+                f"--text_column applies only to the kinds {', '.join(_WITH_COLUMN)}. Received: "
+                f"{self.text_column!r}, beside --corpus={kind}. Leave it out."
             )
 
     def require_text(self) -> None:
@@ -130,12 +154,18 @@ class NumberedCorpus(Bounded):
         kind, location = _split_kind(self.corpus)
         if kind in _TEXT_KINDS:
             files = _FILES[kind](location, self.data_dir)
-            for file in self._source(location, files).text_files():
+            is_table = [kind in _TABLES or format_of(name) in arrow_files.FORMATS for name in files]
+            for name in itertools.compress(files, is_table):
+                require_texts(name, self.text_column)
+            texts = [name for name, found in zip(files, is_table, strict=True) if not found]
+            for file in self._source(location, texts).text_files():
                 file.require_text()
 
     def _source(self, location: str, files: list[str]) -> CorpusSource:
         is_boundary = _boundary(self.document_boundary)
-        return CorpusSource(location, files, is_boundary, self.errors, self.data_dir)
+        return CorpusSource(
+            location, files, is_boundary, self.errors, self.data_dir, self.text_column
+        )
 
     def parts(self) -> list[Part]:
         """Return the parts, in order."""
@@ -218,6 +248,25 @@ def _matching_files(pattern: str, data_dir: str | None = None) -> list[str]:
     return files
 
 
+def _files_by_suffix(pattern: str, data_dir: str | None = None) -> list[str]:
+    """Return the files that kind `files` reads; a note names the others.
+
+    Raises:
+      InputError: a file is a PDF or another document that holds text, but is not read.
+    """
+    if os.path.isdir(pattern):
+        pattern = f"{glob.escape(pattern)}/**/*"
+    found = _matching_files(pattern)
+    if documents := [name for name in found if format_of(name) in _DOCUMENTS]:
+        raise InputError(f"--corpus: {unknown_suffix(documents[0])}")
+    files = [name for name in found if format_of(name) in SUFFIXES or is_zip(name)]
+    if others := [name for name in found if name not in set(files)]:
+        note_once(f"--corpus: files with other suffixes are left out: {listed(others, 5)}.")
+    if not files:
+        raise InputError(f"--corpus: {unknown_suffix(found[0])}")
+    return files
+
+
 def _race_files(folder: str, data_dir: str | None = None) -> list[str]:
     is_folder = os.path.isdir(folder)
     return _matching_files(f"{glob.escape(folder)}/**/*.txt*" if is_folder else folder)
@@ -227,6 +276,12 @@ _FILES: dict[str, Callable[[str, str | None], list[str]]] = {
     "text": _matching_files,
     "sentences": _matching_files,
     "jsonl": _matching_files,
+    "parquet": _matching_files,
+    "arrow": _matching_files,
+    "datasets": lambda folder, _: saved_files(folder),
+    "markdown": _matching_files,
+    "html": _matching_files,
+    "files": _files_by_suffix,
     "wikiextractor": _matching_files,
     "tfds": tfds_files,
     "squad": _matching_files,

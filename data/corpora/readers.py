@@ -7,17 +7,23 @@ import dataclasses
 import functools
 import hashlib
 import html
+import itertools
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from albert_tf.runtime import extras
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
+from albert_tf.runtime.files import arrow_files
 from albert_tf.runtime.files.binary_files import PEEKED_BYTES, is_binary
+from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.runtime.files.text_files import TextFile, files_of
 from albert_tf.text.normalization import is_collapsed
 from data.corpora import python_docs
+from data.corpora.arrow_tables import table_texts
+from data.corpora.markup import html_text, markdown_text
 from data.corpora.sentences import normalize_blanks, sentences_of
 from data.corpora.texts import OpenText, is_blank, texts_of
 from data.records import locations
@@ -48,6 +54,7 @@ class CorpusSource:
     is_boundary: Callable[[str], Any]  # tests a line of text; `is_blank` has a fast path
     errors: str
     data_dir: str | None
+    text_column: str = "text"  # of JSON lines and tables
 
     def text_files(self) -> Iterator[TextFile]:
         """Yield the files, and those in .zip files, each of which must be read before the next."""
@@ -99,10 +106,35 @@ def tfds_files(name: str, data_dir: str | None) -> list[str]:
     return [str(path) for path in _tfds_split(_corpus_builder(name, data_dir)).filepaths]
 
 
-def _read_text(source: CorpusSource) -> Iterator[Document]:
-    for file in source.text_files():
-        for text in texts_of(file, source.is_boundary):
-            yield Document(text, file.name)
+FileReader = Callable[[TextFile, CorpusSource], Iterator[Document]]
+
+
+def _of_each_file(read: FileReader) -> Callable[[CorpusSource], Iterator[Document]]:
+    """Return the reader of a kind whose files are read one after the other."""
+    return lambda source: itertools.chain.from_iterable(
+        read(file, source) for file in source.text_files()
+    )
+
+
+def _read_text(file: TextFile, source: CorpusSource) -> Iterator[Document]:
+    for text in texts_of(file, source.is_boundary):
+        yield Document(text, file.name)
+
+
+def _read_markdown(file: TextFile, source: CorpusSource) -> Iterator[Document]:
+    yield from _whole(markdown_text(file.text()), file)
+
+
+def _read_html(file: TextFile, source: CorpusSource) -> Iterator[Document]:
+    text = html_text(file.text())
+    if is_blank(text):
+        print(f"note: {file.name} has no main text, so it is left out.", file=sys.stderr)
+    yield from _whole(text, file)
+
+
+def _whole(text: str, file: TextFile) -> Iterator[Document]:
+    for part in OpenText(file.name).whole(text):
+        yield Document(part, file.name)
 
 
 def _read_sentences(source: CorpusSource) -> Iterator[Document]:
@@ -170,22 +202,43 @@ def _require_closed(name: str, opened: int) -> None:
         )
 
 
-def _read_jsonl(source: CorpusSource) -> Iterator[Document]:
-    for file in source.text_files():
-        open_text = OpenText(file.name)
-        for text in _json_lines(file, "text"):
+def _read_jsonl(file: TextFile, source: CorpusSource) -> Iterator[Document]:
+    open_text = OpenText(file.name)
+    for text in _json_lines(file, source.text_column, "--text_column"):
+        for part in open_text.whole(text):
+            yield Document(part, file.name)
+
+
+def _read_tables(source: CorpusSource) -> Iterator[Document]:
+    for path in source.files:
+        open_text = OpenText(path)
+        for text in table_texts(path, source.text_column):
             for part in open_text.whole(text):
-                yield Document(part, file.name)
+                yield Document(part, path)
 
 
-def _json_lines(file: TextFile, key: str) -> Iterator[str]:
+def _read_files(source: CorpusSource) -> Iterator[Document]:
+    """Read each file by the suffix of its name."""
+    for path in source.files:
+        one = dataclasses.replace(source, files=[path])
+        if format_of(path) in arrow_files.FORMATS:
+            yield from _read_tables(one)
+            continue
+        for file in one.text_files():
+            if (read := _BY_SUFFIX.get(format_of(file.name))) is None:  # in a .zip
+                raise InputError(f"--corpus: {unknown_suffix(file.name)}")
+            yield from read(file, source)
+
+
+def _json_lines(file: TextFile, key: str, flag: str = "") -> Iterator[str]:
     for number, line in file.lines():
         if line := line.strip():
             record = parse_json(line, f"--corpus: {file.name}:{number}", errors=file.errors)
             if not isinstance(record, dict) or not isinstance(record.get(key), str):
+                advice = f" Pass {flag} if the text has another key." if flag else ""
                 raise InputError(
                     f"--corpus: {file.name}:{number} must be a JSON object with text under "
-                    f"`{key}`. Received: {line[:80]!r}."
+                    f"`{key}`. Received: {line[:80]!r}.{advice}"
                 )
             yield record[key]
 
@@ -261,10 +314,34 @@ def _read_python_docs(source: CorpusSource) -> Iterator[Document]:
         yield Document("\n".join(sentences), package, _collapsed_lines)
 
 
+# The suffixes of kind `files`, with those of tables in `arrow_files`.
+_BY_SUFFIX: dict[str, FileReader] = {
+    ".txt": _read_text,
+    **dict.fromkeys((".jsonl", ".ndjson"), _read_jsonl),
+    **dict.fromkeys((".md", ".markdown"), _read_markdown),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), _read_html),
+}
+SUFFIXES = (*_BY_SUFFIX, *arrow_files.FORMATS)
+
+
+def unknown_suffix(path: str) -> str:
+    """Return the message on a file that kind `files` cannot read."""
+    return (
+        f"{path} must end in {listed(SUFFIXES, len(SUFFIXES))}, which say how a file is read. "
+        "Convert it to text (a PDF with pdftotext), or leave it out with another glob."
+    )
+
+
 READERS: dict[str, Callable[[CorpusSource], Iterator[Document]]] = {
-    "text": _read_text,
+    "text": _of_each_file(_read_text),
     "sentences": _read_sentences,
-    "jsonl": _read_jsonl,
+    "jsonl": _of_each_file(_read_jsonl),
+    "parquet": _read_tables,
+    "arrow": _read_tables,
+    "datasets": _read_tables,
+    "markdown": _of_each_file(_read_markdown),
+    "html": _of_each_file(_read_html),
+    "files": _read_files,
     "wikiextractor": _read_wikiextractor,
     "tfds": _read_tfds,
     "squad": _read_squad,

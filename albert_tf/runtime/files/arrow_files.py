@@ -11,15 +11,16 @@ from albert_tf.runtime.files.compression import format_of, is_compressed
 from albert_tf.runtime.files.paths import require_file
 
 FORMATS = (".parquet", ".arrow")
-_BATCH_ROWS = 1024
+_BATCH_ROWS = 128
+_BUFFER_BYTES = 2**20  # without it, pyarrow reads a column of a row group as a whole
 _REASON_CHARACTERS = 200  # of pyarrow's own message
-_ARROW_MAGIC = b"ARROW1"  # of files; streams, which Hugging Face's datasets write, have none
+_PARQUET, _ARROW = b"PAR1", b"ARROW1"  # how they begin; Arrow streams, as datasets write, do not
 
 
-def columns_of(path: str, flag: str = "") -> list[str]:
-    """Return the names of a file's columns; the errors are those of `batches`."""
+def types_of(path: str, flag: str = "") -> dict[str, str]:
+    """Return the columns of a file and their types; the errors are those of `batches`."""
     with _opened(path, flag) as (schema, _):
-        return list(schema.names)
+        return {field.name: str(field.type) for field in schema}
 
 
 def batches(path: str, flag: str = "", columns: Sequence[str] | None = None) -> Iterator[Any]:
@@ -67,29 +68,30 @@ def _opened(path: str, flag: str) -> Iterator[tuple[Any, Any]]:
     pyarrow = extras.load("pyarrow", "arrow", f"reading {path}")
     try:
         with reading(path), open(path, "rb") as file:
-            yield (_parquet if format_of(path) == ".parquet" else _arrow)(file)
+            begin = file.read(len(_ARROW))
+            file.seek(0)
+            is_parquet = begin.startswith(_PARQUET) or format_of(path) == ".parquet"
+            yield _parquet(file) if is_parquet else _arrow(file, begin == _ARROW)
     except (InputError, MachineError):
         raise
     except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())[:_REASON_CHARACTERS].rstrip(".")
         raise InputError(
-            f"{where} must be a complete {format_of(path)[1:]} file: {reason}. Write or download "
-            "it again."
+            f"{where} must be a complete parquet or Arrow file: {reason}. Write or download it "
+            "again."
         ) from None
 
 
 def _parquet(file: Any) -> tuple[Any, Any]:
     import pyarrow.parquet
 
-    table = pyarrow.parquet.ParquetFile(file)
+    table = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES)
     return table.schema_arrow, lambda columns: table.iter_batches(_BATCH_ROWS, columns=columns)
 
 
-def _arrow(file: Any) -> tuple[Any, Any]:
+def _arrow(file: Any, is_file: bool) -> tuple[Any, Any]:
     import pyarrow.ipc
 
-    is_file = file.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC
-    file.seek(0)
     if is_file:
         table = pyarrow.ipc.open_file(file)
         found = (table.get_batch(i) for i in range(table.num_record_batches))

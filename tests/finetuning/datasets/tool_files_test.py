@@ -238,7 +238,7 @@ def test_a_part_without_any_answers_is_not_unanswerable(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (".parquet", b"PAR1 this is not parquet PAR1", "must be a complete parquet file"),
+        (".parquet", b"PAR1 this is not parquet PAR1", "must be a complete parquet or Arrow file"),
         (".parquet.gz", b"x", "train.parquet.gz must not be packed"),
         (".json", "[1, 2]", "train.json:1 must be a JSON object. Received: '1'"),
         (".json", '[{"text": "a"}', "train.json must be JSON"),
