@@ -1,0 +1,1 @@
+"""Cleaning of corpora: filters of lines, paragraphs and documents, and duplicates."""

@@ -1,0 +1,88 @@
+"""Word 8-grams of evaluation files, which training texts should not have."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.files import arrow_files, paths
+from albert_tf.runtime.files.compression import format_of
+from albert_tf.runtime.files.json_text import parse_json
+from albert_tf.runtime.files.text_files import TextFile, files_of
+from data.cleaning.ngrams import ngram_hashes, word_hashes
+
+SIZE = 8
+_FLAG = "--held_out"
+
+
+class HeldOut:
+    """The word 8-grams of files: 8 bytes each in memory.
+
+    Of .json, .jsonl, .parquet and .arrow files all texts count, of .csv and .tsv files the lines,
+    and of other files the whole text.
+
+    Args:
+      patterns: globs of the files.
+
+    Raises:
+      InputNotFoundError: a glob matches nothing.
+      InputError: a file cannot be read, or no text has 8 words.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        found: np.ndarray = np.zeros(0, np.uint64)
+        for pattern in patterns:
+            if not (files := paths.files_matching(pattern, _FLAG)):
+                raise InputNotFoundError(f"{_FLAG}: no file matches {pattern!r}. Check the path.")
+            for path in files:
+                parts = [ngram_hashes(word_hashes(text), SIZE) for text in _texts(path)]
+                found = np.unique(np.concatenate([found, *parts]))
+        if not len(found):
+            raise InputError(
+                f"{_FLAG} must name files with texts of at least {SIZE} words. Received: "
+                f"{', '.join(patterns)}."
+            )
+        self._hashes = found
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def overlaps(self, text: str) -> bool:
+        """Return True if a text shares a run of 8 words with the files."""
+        hashes = ngram_hashes(word_hashes(text), SIZE)
+        places = np.searchsorted(self._hashes, hashes)
+        places[places == len(self._hashes)] = 0
+        return bool((self._hashes[places] == hashes).any())
+
+
+def _texts(path: str) -> Iterator[str]:
+    if format_of(path) in arrow_files.FORMATS:
+        for row in arrow_files.rows(path, _FLAG):
+            yield from _strings(row)
+        return
+    for file in files_of(path, _FLAG):
+        yield from _texts_of(file)
+
+
+def _texts_of(file: TextFile) -> Iterator[str]:
+    match format_of(file.name):
+        case ".json":
+            yield from _strings(parse_json(file.text(), f"{_FLAG}: {file.name}"))
+        case ".jsonl":
+            for number, line in file.lines():
+                if line.strip():
+                    yield from _strings(parse_json(line, f"{_FLAG}: {file.name}:{number}"))
+        case ".csv" | ".tsv":
+            yield from (line for _, line in file.lines())
+        case _:
+            yield file.text()
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield the texts in a value of JSON, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
