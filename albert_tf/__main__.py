@@ -13,6 +13,7 @@ import sys
 from albert_tf.runtime import extras, programs, settings
 
 COMMANDS = (
+    "data.clean",
     "data.train_tokenizer",
     "data.build",
     "data.import_records",

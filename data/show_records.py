@@ -14,7 +14,9 @@ import numpy as np
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE
 from albert_tf.text.tokenizer import Tokenizer
-from data.records.manifest import tokenizer_of
+from data.corpora.glance import Facts, Sampled, measured_flops_per_s
+from data.records import sketch
+from data.records.manifest import Manifest, tokenizer_of
 
 if TYPE_CHECKING:  # errors in options are reported without TensorFlow
     from data.objectives.pair_objective import PairObjective
@@ -68,6 +70,26 @@ def show_records(options: ShowRecordsOptions) -> None:
         printed = _printed(batches, options.num, tokenizer)
         numbers = statistics(printed, tokenizer, objective.num_classes)
     print(f"\n{numbers}\n\n{records.manifest.describe()}")
+    if records.manifest.counts.documents:  # unknown of imported records
+        texts = _texts(next(_batches(records, objective, options.seed, _BATCH)), tokenizer)
+        facts = facts_of(records.manifest, Sampled.of(texts, tokenizer))
+        advice = facts.recommendation(measured_flops_per_s(), records.manifest.seq_length)
+        print(f"\n{facts.table()}\n\n{advice}")
+
+
+def facts_of(manifest: Manifest, sampled: Sampled) -> Facts:
+    """Return the facts of the text of some records, for which words and copies are estimated."""
+    counts, distinct = manifest.counts, sketch.size_of(sketch.from_text(manifest.sketch))
+    copies = max(0, counts.documents - distinct) if distinct else 0
+    words = round(counts.pieces / sampled.pieces_a_word)
+    return Facts(counts.documents - copies, copies, words, sampled)
+
+
+def _texts(batch: Batch, tokenizer: Tokenizer) -> list[str]:
+    """Return the texts of the sequences in a batch."""
+    lengths = batch["input_mask"].sum(axis=1)
+    rows = zip(original_ids(batch), lengths, strict=True)
+    return [tokenizer.decode(ids[:length]) for ids, length in rows]
 
 
 def _printed(batches: Iterator[Batch], num: int, tokenizer: Tokenizer) -> Iterator[Batch]:

@@ -37,6 +37,7 @@ from albert_tf.text.tokenizer import (
 from albert_tf.text.typography import folding_normalizer
 from albert_tf.training.progress import Progress
 from data.corpora.corpus import NumberedCorpus, corpus_fingerprint, read_documents
+from data.corpora.glance import Glance, measured_flops_per_s
 from data.records import locations
 
 # Ids as in the published vocabulary: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, and the
@@ -105,14 +106,18 @@ def train_tokenizer(options: TrainTokenizerOptions) -> int:
         print(json.dumps(settings.to_dict(options), indent=1))
         return 0
     with outputs.new_folder(options.output) as folder:
-        sentences = _sample(options)
+        glance = Glance()
+        sentences = _sample(options, glance)
         start = time.monotonic()
         model = train_model(_released(sentences), options)
-        Tokenizer(model, options.normalization, identity).save(folder)
+        tokenizer = Tokenizer(model, options.normalization, identity)
+        tokenizer.save(folder)
         seconds = time.monotonic() - start
     print(f"trained {options.vocab_size:,} pieces in {seconds:.1f} s: {options.output}")
     if options.fold_punctuation:
         print("the model reads typographic quotes, dashes and bullets as ' \" - * (docs/data.md)")
+    facts = glance.facts(tokenizer)
+    print(f"\n{facts.table()}\n\n{facts.recommendation(measured_flops_per_s())}")
     return 0
 
 
@@ -206,14 +211,14 @@ def _is_complete(folder: str, identity: dict[str, object]) -> bool:
     return True
 
 
-def _sample(options: TrainTokenizerOptions) -> list[str]:
+def _sample(options: TrainTokenizerOptions, glance: Glance) -> list[str]:
     """Return a uniform sample of at most `max_sentences` sentences (reservoir sampling).
 
     Long sentences are split, and each part counts as a sentence. Splitting between words does not
     change the training, which uses words. Of parts without a space, at most `_MAX_UNBROKEN_PARTS`
     are used.
     """
-    documents = read_documents(*_corpus(options))
+    documents = glance.watched(read_documents(*_corpus(options)))
     sample = _Reservoir(options.max_sentences, options.seed)
     unbroken = _Reservoir(_MAX_UNBROKEN_PARTS, options.seed)
     num_documents = 0

@@ -37,7 +37,7 @@ LAYERS = {
         {"tasks"},
         {"convert", "export"},
     ],
-    "data": [{"records"}, {"corpora"}, {"building"}, {"objectives"}, {"pipeline"}],
+    "data": [{"records"}, {"corpora"}, {"building", "cleaning"}, {"objectives"}, {"pipeline"}],
     "pretraining": [{"loop"}, {"evaluation", "pjrt", "sweeping"}, {"tpu"}],
     "finetuning": [{"datasets"}, {"kinds"}, {"reporting"}, {"training"}],
 }
@@ -69,13 +69,17 @@ LIGHT = [
     *(
         f"data.corpora.{name}"
         for name in (
+            "arrow_tables",
             "corpus",
+            "glance",
+            "markup",
             "python_docs",
             "readers",
             "sentences",
             "texts",
         )
     ),
+    *(f"data.cleaning.{name}" for name in ("duplicates", "filters", "held_out", "options")),
     *(f"data.building.{name}" for name in ("cutter", "pair_labels", "segments", "workers")),
     "data.records.schema",
 ]

@@ -30,6 +30,7 @@ OPTIONS = {
     "benchmarks.tpu_step": "TpuCheckOptions",
     "data.build": "BuildOptions",
     "data.import_records": "ImportOptions",
+    "data.clean": "CleanOptions",
     "data.show_records": "ShowRecordsOptions",
     "data.train_tokenizer": "TrainTokenizerOptions",
     "finetuning.depth": "DepthOptions",

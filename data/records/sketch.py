@@ -42,6 +42,13 @@ def sketch_of(digests: Iterable[bytes]) -> Sketch:
     return _smallest(int.from_bytes(each) for each in hashes)
 
 
+def size_of(sketch: Sketch) -> int:
+    """Return the number of different documents: estimated if the sketch is full, else exact."""
+    if len(sketch) < SIZE:
+        return len(sketch)
+    return round((SIZE - 1) * _NUM_HASHES / sketch[-1])
+
+
 def merged(one: Sketch, other: Sketch) -> Sketch:
     """Return the sketch of the union of two sets."""
     return _smallest((*one, *other))

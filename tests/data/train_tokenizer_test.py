@@ -12,6 +12,7 @@ import pytest
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Normalization, load_tokenizer
+from data.corpora.glance import Glance
 from data.train_tokenizer import TrainTokenizerOptions, _sample, train_tokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -203,7 +204,7 @@ def test_text_without_spaces_takes_bounded_time(options, tmp_path, capsys, monke
     monkeypatch.setattr("data.train_tokenizer._MAX_UNBROKEN_PARTS", 5)
     (tmp_path / "a.txt").write_text("abcdefgh" * 1000 + "\n\nA few words.\n")  # 20 parts of 400
     corpus = f"text:{tmp_path}/a.txt"
-    sentences = _sample(dataclasses.replace(options, corpus=corpus))
+    sentences = _sample(dataclasses.replace(options, corpus=corpus), Glance())
     assert sentences == ["A few words.", *["abcdefgh" * 50] * 5]
     assert capsys.readouterr().out.endswith(
         "read 21 sentences from 2 documents, used 6\n"

@@ -1,0 +1,174 @@
+"""Facts of a corpus that decide how to train on it, and what they recommend."""
+
+import array
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf.models.config import AlbertConfig, param_counts
+from albert_tf.runtime.report_text import markdown_table
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from data.corpora.corpus import Document, digest_of
+
+INCLUDED = "albert-mini-en"
+_SAMPLE = 500  # documents from which pieces are counted
+_SAMPLE_CHARACTERS = 2000  # of each
+# The included model has seen 1.03 billion pieces, nine times each of its 88 million words.
+_PIECES_OF_INCLUDED, _PASSES = 1.03e9, 10
+# What a vocabulary needs for text of its language.
+_MOST_PIECES_A_WORD, _MOST_UNKNOWN = 1.5, 0.01
+_SHARE_OF_PEAK = 0.5  # of products of matrices, in a training step on a CPU
+_MASKED = 0.15
+_SEQUENCES, _FULL = 64, 0.9  # of a batch of albert-mini; the share of a sequence that is text
+
+
+class Sampled(NamedTuple):
+    """The pieces of a sample of texts.
+
+    Attributes:
+      pieces_a_word: of the text's own vocabulary; words are between spaces.
+      unknown: the share of pieces that are unknown to it.
+      suits_included: True if the included model's vocabulary fits the text.
+    """
+
+    pieces_a_word: float
+    unknown: float
+    suits_included: bool
+
+    @classmethod
+    def of(cls, texts: Sequence[str], tokenizer: Tokenizer) -> "Sampled":
+        """Count the pieces of some texts."""
+        included, lacking = _pieces(texts, load_tokenizer(INCLUDED))
+        is_suited = included <= _MOST_PIECES_A_WORD and lacking <= _MOST_UNKNOWN
+        return cls(*_pieces(texts, tokenizer), is_suited)
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What is known of a corpus.
+
+    Attributes:
+      documents: their number, without copies of others.
+      copies: the number of documents that repeat another one.
+      words: their number; words are between spaces.
+      sampled: what a sample of its texts shows.
+      longest: the words of the longest document, and its source; None if unknown.
+    """
+
+    documents: int
+    copies: int
+    words: int
+    sampled: Sampled
+    longest: tuple[int, str] | None = None
+
+    @property
+    def pieces(self) -> int:
+        """The pieces of the whole text."""
+        return round(self.words * self.sampled.pieces_a_word)
+
+    def table(self) -> str:
+        """Return the facts in Markdown."""
+        rows = {
+            "documents": f"{self.documents:,}",
+            "copies of other documents": f"{self.copies:,}",
+            "words": f"{self.words:,}",
+            "words a document": f"{self.words / max(1, self.documents + self.copies):,.0f}",
+        }
+        if self.longest:
+            rows["longest document"] = f"{self.longest[0]:,} words, in {self.longest[1]}"
+        rows |= {
+            "pieces a word": f"{self.sampled.pieces_a_word:.2f}",
+            "unknown pieces": f"{self.sampled.unknown:.2%}",
+        }
+        return markdown_table(("", ""), rows.items())
+
+    def recommendation(self, flops_per_s: float, seq_length: int = 128) -> str:
+        """Return which vocabulary and model to train, how long, and how many hours that takes.
+
+        Args:
+          flops_per_s: what the machine computes when it multiplies matrices.
+          seq_length: the length of the records.
+        """
+        batch = _SEQUENCES * _FULL * seq_length
+        steps = max(100, int(round(_PASSES * self.pieces / batch, -2)))
+        seen = steps * batch
+        hours = seen * training_flops(seq_length) / (_SHARE_OF_PEAK * flops_per_s * 3600)
+        took = f"{_PASSES} passes over the text, about {hours:,.1f} hours on this machine's CPU"
+        common = f"--seq_length={seq_length}, --experiment=albert-mini --set loop.steps={steps}"
+        if self.sampled.suits_included and seen < _PIECES_OF_INCLUDED:
+            return (
+                f"Recommended: --tokenizer={INCLUDED} (or one that extends it), --init={INCLUDED}, "
+                f"{common}: {took}. {INCLUDED} has seen 1.03 billion pieces, a model of its size "
+                f"that begins with this text {seen / 1e6:,.0f} million."
+            )
+        size = vocabulary_size(self.words)
+        return (
+            f"Recommended: --vocab_size={size}, {common}: {took}. {INCLUDED} has 16,000 pieces for "
+            "88 million words, the paper 30,000 for 3 billion."
+        )
+
+
+def vocabulary_size(words: int) -> int:
+    """Return the number of pieces for a text, between those of two models that are known."""
+    return next((size for most, size in ((2e7, 8000), (5e8, 16_000)) if words < most), 30_000)
+
+
+def training_flops(seq_length: int) -> float:
+    """Return the arithmetic of training for a piece of a sequence, in the included model."""
+    config = AlbertConfig.from_preset(INCLUDED)
+    layers = param_counts(config.replace(sharing="none", num_groups=1))
+    products = layers["attention"] + layers["feed_forward"] + layers["projection"]
+    scores = 2 * config.num_layers * seq_length * config.hidden_size
+    head = config.embedding_size * (config.vocab_size + config.hidden_size)
+    return 6 * (products + scores + _MASKED * head)
+
+
+def measured_flops_per_s(size: int = 768, times: int = 3) -> float:
+    """Return the arithmetic of products of float32 matrices on this machine's CPU in a second."""
+    one = np.ones((size, size), np.float32)
+    seconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        _ = one @ one
+        seconds.append(time.perf_counter() - start)
+    return 2 * size**3 / min(seconds)
+
+
+class Glance:
+    """Collects the facts of a corpus while its documents are read: 8 bytes a document."""
+
+    def __init__(self) -> None:
+        self._digests = array.array("Q")
+        self._words, self._longest = 0, (0, "")
+        self._sample: list[str] = []
+        self._stride = 1
+
+    def watched(self, documents: Iterator[Document]) -> Iterator[Document]:
+        """Yield the documents."""
+        for number, document in enumerate(documents):
+            yield document
+            words = sum(len(sentence.split()) for sentence in document.sentences)
+            self._words += words
+            self._longest = max(self._longest, (words, document.source), key=lambda each: each[0])
+            self._digests.append(int.from_bytes(digest_of(document)))
+            if number % self._stride == 0:
+                self._sample.append(" ".join(document.sentences)[:_SAMPLE_CHARACTERS])
+            if len(self._sample) > 2 * _SAMPLE:
+                self._sample, self._stride = self._sample[::2], 2 * self._stride
+
+    def facts(self, tokenizer: Tokenizer) -> Facts:
+        """Return the facts, with the pieces of a vocabulary."""
+        documents = len(np.unique(np.array(self._digests)))
+        copies = len(self._digests) - documents
+        sampled = Sampled.of(self._sample, tokenizer)
+        return Facts(documents, copies, self._words, sampled, self._longest)
+
+
+def _pieces(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[float, float]:
+    """Return the pieces of a word, and the share of unknown pieces."""
+    ids = np.concatenate(tokenizer.encode_batch(list(texts)) or [np.zeros(0, np.int32)])
+    words = sum(len(text.split()) for text in texts)
+    return len(ids) / max(1, words), float((ids == tokenizer.special.unk).mean()) if len(ids) else 0

@@ -1,0 +1,80 @@
+"""The facts of a corpus, and what they recommend."""
+
+import pytest
+
+from albert_tf.models.config import AlbertConfig
+from albert_tf.text.tokenizer import load_tokenizer
+from data.corpora import glance
+from data.corpora.glance import Facts, Glance, Sampled, training_flops, vocabulary_size
+from data.corpora.readers import Document
+
+ENGLISH = Sampled(1.3, 0.0002, True)
+
+
+def test_the_facts_of_documents():
+    tokenizer = load_tokenizer(glance.INCLUDED)
+    texts = ["One two three. Four.", "One two  three.\nFour.", "Five six.", "x " * 30 + "."]
+    documents = [Document(text, f"{i}.txt") for i, text in enumerate(texts)]
+    collected = Glance()
+    assert list(collected.watched(iter(documents))) == documents
+    facts = collected.facts(tokenizer)
+    assert (facts.documents, facts.copies, facts.words) == (3, 1, 4 + 4 + 2 + 31)
+    assert facts.longest == (31, "3.txt")
+    pieces = sum(map(len, tokenizer.encode_batch([" ".join(d.sentences) for d in documents])))
+    assert facts.sampled.pieces_a_word == pytest.approx(pieces / 41)
+    assert facts.sampled.unknown == 0
+    assert "| copies of other documents | 1 |" in facts.table()
+    assert "| longest document | 31 words, in 3.txt |" in facts.table()
+    assert "longest" not in Facts(1, 0, 1, ENGLISH).table()
+
+
+def test_the_sample_is_even_and_bounded(monkeypatch):
+    monkeypatch.setattr(glance, "_SAMPLE", 4)
+    collected = Glance()
+    list(collected.watched(Document(f"Text {i}.", "") for i in range(100)))
+    numbers = [int(text.removesuffix(".").split()[1]) for text in collected._sample]
+    step = numbers[1]
+    assert 4 <= len(numbers) <= 8 and numbers == list(range(0, 100, step))[: len(numbers)]
+    assert numbers[-1] + step > 96 - step
+
+
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [(0, 8000), (19_999_999, 8000), (20_000_000, 16_000), (88_000_000, 16_000), (10**9, 30_000)],
+)
+def test_the_size_of_a_vocabulary(words, size):
+    assert vocabulary_size(words) == size
+
+
+def test_the_arithmetic_of_training():
+    """By hand: 6 layers of 384, gated feed-forward of 1024, embeddings of 128, 15 % predicted."""
+    config = AlbertConfig.from_preset(glance.INCLUDED)
+    assert (config.hidden_size, config.inner_size, config.num_layers) == (384, 1024, 6)
+    layers = 6 * (4 * 384**2 + 3 * 384 * 1024)
+    scores = 2 * 6 * 128 * 384
+    head = 0.15 * 128 * (16_000 + 384)
+    wanted = 6 * (layers + 128 * 384 + scores + head)
+    assert training_flops(128) == pytest.approx(wanted, rel=0.003)  # without biases
+
+
+def test_a_small_english_corpus_goes_on_from_the_included_model():
+    facts = Facts(10, 0, 1_000_000, ENGLISH)
+    text = facts.recommendation(1e11)
+    steps = round(10 * 1_300_000 / (64 * 0.9 * 128), -2)
+    assert steps == 1800 and "--set loop.steps=1800: 10 passes" in text
+    assert "--init=albert-mini-en" in text and "--vocab_size" not in text
+    hours = 1800 * 64 * 0.9 * 128 * training_flops(128) / (0.5e11 * 3600)
+    assert f"10 passes over the text, about {hours:,.1f} hours on this machine's CPU" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "sampled", "size"),
+    [
+        (1_000_000, Sampled(1.3, 0.0, False), 8000),  # another language
+        (200_000_000, ENGLISH, 16_000),  # more than the included model has seen
+    ],
+)
+def test_other_corpora_get_a_model_of_their_own(words, sampled, size):
+    text = Facts(10, 0, words, sampled).recommendation(1e11)
+    assert f"--vocab_size={size}, --seq_length=128, --experiment=albert-mini" in text
+    assert "--init" not in text
