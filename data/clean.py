@@ -151,7 +151,7 @@ def _drop_copies(folder: str, copies: Mapping[int, Copy], report: Report) -> Non
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "clean-*.jsonl"))):
         with open(path, encoding="utf-8") as lines, outputs.new_file(path) as partial:
             with open(partial, "w", encoding="utf-8") as kept:
-                for number, line in zip(numbers, lines, strict=False):
+                for line, number in zip(lines, numbers, strict=False):  # takes no number at the end
                     row = json.loads(line)
                     text, source = row["text"], row["source"]
                     if number in shown:

@@ -61,13 +61,13 @@ class Filters:
     def _without_held_out(self, text: str, source: str) -> str:
         if self._held_out is None:
             return text
-        kept = []
-        for number, part in enumerate(_PARAGRAPHS.split(text)):
-            if number % 2 or not self._held_out.overlaps(part):
-                kept.append(part)
-            else:
+        parts, kept = _PARAGRAPHS.split(text), ""
+        for blank, part in zip(["", *parts[1::2]], parts[::2], strict=True):
+            if self._held_out.overlaps(part):
                 self._report.remove("paragraphs with held-out text", part, source)
-        return "".join(kept).strip("\n") if len(kept) < number + 1 else text
+            else:
+                kept += blank + part if kept else part
+        return kept
 
     def _problem(self, text: str) -> str:
         """Return why a document is dropped, "" if it stays."""

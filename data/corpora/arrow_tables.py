@@ -7,6 +7,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.runtime.files import arrow_files
 from albert_tf.runtime.files.outputs import read_json
 
+_TEXTS = ("string", "large_string", "dictionary<values=string")  # how their types begin
 _SPLITS, _STATE = "dataset_dict.json", "state.json"
 
 
@@ -28,7 +29,7 @@ def require_texts(path: str, column: str) -> None:
       InputError: see `table_texts`.
     """
     types = arrow_files.types_of(path, "--corpus")
-    if column not in types or "string" not in types[column]:
+    if not types.get(column, "").startswith(_TEXTS):
         found = f"`{column}` of type {types[column]}" if column in types else listed([*types])
         raise InputError(
             f"--corpus: {path} must have texts in the column `{column}`. Received: {found}. Pass "

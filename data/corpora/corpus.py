@@ -29,6 +29,7 @@ from data.corpora.readers import (
     SUFFIXES,
     CorpusSource,
     Document,
+    reader_of,
     tfds_files,
     unknown_suffix,
 )
@@ -159,6 +160,8 @@ class NumberedCorpus(Bounded):
                 require_texts(name, self.text_column)
             texts = [name for name, found in zip(files, is_table, strict=True) if not found]
             for file in self._source(location, texts).text_files():
+                if kind == "files":  # also those in a .zip
+                    reader_of(file.name)
                 file.require_text()
 
     def _source(self, location: str, files: list[str]) -> CorpusSource:

@@ -225,9 +225,7 @@ def _read_files(source: CorpusSource) -> Iterator[Document]:
             yield from _read_tables(one)
             continue
         for file in one.text_files():
-            if (read := _BY_SUFFIX.get(format_of(file.name))) is None:  # in a .zip
-                raise InputError(f"--corpus: {unknown_suffix(file.name)}")
-            yield from read(file, source)
+            yield from reader_of(file.name)(file, source)
 
 
 def _json_lines(file: TextFile, key: str, flag: str = "") -> Iterator[str]:
@@ -322,6 +320,17 @@ _BY_SUFFIX: dict[str, FileReader] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), _read_html),
 }
 SUFFIXES = (*_BY_SUFFIX, *arrow_files.FORMATS)
+
+
+def reader_of(path: str) -> FileReader:
+    """Return the reader of a text file of kind `files`.
+
+    Raises:
+      InputError: there is none for its suffix.
+    """
+    if (read := _BY_SUFFIX.get(format_of(path))) is None:
+        raise InputError(f"--corpus: {unknown_suffix(path)}")
+    return read
 
 
 def unknown_suffix(path: str) -> str:

@@ -81,6 +81,9 @@ class Manifest(Bounded):
             and all(0 <= i < self.vocab_size for i in ids),
             "have `shards` of 0 to 2^40 records": all(0 <= n <= 2**40 for n in self.shards),
             "have a record in one of its `shards`": any(self.shards),
+            "have `counts` of 0 to 2^60": all(
+                0 <= n <= 2**60 for n in dataclasses.astuple(self.counts)
+            ),
         }
         for rule, holds in rules.items():
             if not holds:

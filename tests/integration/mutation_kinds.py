@@ -294,6 +294,9 @@ KINDS = {
         )
         for task in DATASETS
     },
+    "dataset parquet": Kind("parquet/train.parquet", reading("text_classification")),
+    "corpus parquet": Kind("corpora/table.parquet", (reading_corpus("parquet", "table.parquet"),)),
+    "corpus arrow": Kind("corpora/table.arrow", (reading_corpus("arrow", "table.arrow"),)),
     "dataset entities": Kind("entities/train.jsonl", reading("token_classification"), json_line),
     **{
         f"input {task}": Kind(f"inputs/{task}.jsonl", (predicting_lines(task),), json_line)

@@ -10,6 +10,8 @@ import zipfile
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import pyarrow.ipc
+import pyarrow.parquet
 import tensorflow as tf
 
 from albert_tf.convert import __main__ as convert
@@ -141,6 +143,7 @@ CORPORA: dict[str, tuple[str, str]] = {  # the kind of a corpus: its file and th
     "wikiextractor": ("wiki", f'<doc id="1" title="A">\nA\n\n{TEXT}</doc>\n' * 2),
     "squad": ("squad.json", SQUAD2),
     "race": ("race.txt", json.dumps(EXAMINATION)),
+    "markdown": ("text.md", f"# A\n\n{TEXT}\n- b\n\n```\ncode\n```\n"),
 }
 COMPRESSED: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
     ".gz": (gzip.compress, gzip.decompress),
@@ -180,6 +183,12 @@ def _write_texts(world: pathlib.Path) -> None:
     with zipfile.ZipFile(world / "corpora" / "texts.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("a.txt", "b/é.txt.gz"):
             archive.writestr(name, gzip.compress(TEXT.encode()) if "gz" in name else TEXT)
+    rows = pyarrow.table({"text": [TEXT, "é"] * 9, "label": ["0", "1"] * 9})
+    for folder, part in (("corpora", "table"), ("parquet", "train"), ("parquet", "dev")):
+        (world / folder).mkdir(exist_ok=True)
+        pyarrow.parquet.write_table(rows, world / folder / f"{part}.parquet", row_group_size=5)
+    with pyarrow.ipc.new_stream(str(world / "corpora" / "table.arrow"), rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=5)
     for task, content in INPUTS.items():
         _write(world / "inputs" / f"{task}.jsonl", content)
     _write(world / "pairs" / "a.jsonl", _lines(GOOD_AND_BAD, GOOD_AND_BAD))

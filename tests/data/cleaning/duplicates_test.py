@@ -36,7 +36,7 @@ def jaccard(one: str, other: str) -> float:
 def planted(similar: bool) -> tuple[list[str], list[tuple[int, int]]]:
     """Return texts, and the pairs whose similarity is above .88, or else between .4 and .62."""
     rng, texts, pairs = random.Random(7), [], []
-    for _ in range(400):
+    for _ in range(250):
         words = text_of(rng, rng.randint(150, 400))
         other = list(words)
         share = 0.01 if similar else 0.09
@@ -51,13 +51,13 @@ def planted(similar: bool) -> tuple[list[str], list[tuple[int, int]]]:
 
 def test_planted_near_copies_are_found(tmp_path):
     """The bound: 1 - (1 - s^4)^32 > .9999999 for s = .88, times the probability that of 128
-    places at least 103 agree: .993 for s = .88. So of 400 pairs at most a few are missed."""
+    places at least 103 agree: .993 for s = .88. So of 250 pairs at most a few are missed."""
     pytest.importorskip("rensa")
     texts, pairs = planted(similar=True)
-    assert len(pairs) > 300
+    assert len(pairs) > 180
     copies = found(tmp_path, texts, 0.8)
     recall = sum(copies.get(later) == Copy(earlier, "near duplicates") for earlier, later in pairs)
-    assert recall >= 0.99 * len(pairs)
+    assert recall >= 0.98 * len(pairs)
     assert set(copies) <= {later for _, later in pairs}
     assert found(tmp_path, texts, 0.8) == copies
 
@@ -66,7 +66,7 @@ def test_texts_that_are_less_similar_are_kept(tmp_path):
     """At s = .62, 103 of 128 places agree with a probability of 5e-6."""
     pytest.importorskip("rensa")
     texts, pairs = planted(similar=False)
-    assert len(pairs) > 100
+    assert len(pairs) > 60
     assert found(tmp_path, texts, 0.8) == {}
 
 

@@ -178,7 +178,7 @@ def test_the_memory_does_not_grow_with_a_parquet_file(tmp_path):
     """100 MB of text in one row group."""
     path, rows, size = tmp_path / "a.parquet", 1000, 100_000
     schema = pyarrow.schema([("text", pyarrow.string())])
-    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+    with pyarrow.parquet.ParquetWriter(path, schema, write_batch_size=8) as writer:
         texts = [f"{i} " + "words " * (size // 6) for i in range(rows)]
         writer.write_table(pyarrow.table({"text": texts}, schema), row_group_size=rows)
     program = (
