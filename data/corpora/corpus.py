@@ -10,7 +10,6 @@ bounded.
 """
 
 import dataclasses
-import glob
 import hashlib
 import itertools
 import os
@@ -19,19 +18,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
 from albert_tf.runtime.bounds import Bounded, one_of
-from albert_tf.runtime.errors import InputError, InputNotFoundError, listed, note_once, reading
-from albert_tf.runtime.files import arrow_files, paths
-from albert_tf.runtime.files.compression import format_of, is_compressed, is_zip
+from albert_tf.runtime.errors import InputError, reading
+from albert_tf.runtime.files import arrow_files
+from albert_tf.runtime.files.compression import format_of, is_compressed
 from data.corpora import python_docs
-from data.corpora.arrow_tables import require_texts, saved_files
+from data.corpora.arrow_tables import require_texts
+from data.corpora.locating import FILES
 from data.corpora.readers import (
     READERS,
-    SUFFIXES,
     CorpusSource,
     Document,
     reader_of,
-    tfds_files,
-    unknown_suffix,
 )
 from data.corpora.texts import is_blank
 from data.records import locations
@@ -54,7 +51,6 @@ _READ_BY_FILE = (*_TEXTS_BY_FILE, *_TABLES)
 _TEXT_KINDS = (*_READ_BY_FILE, "squad", "race")
 _WITH_BOUNDARY = ("text", "files")
 _WITH_COLUMN = ("jsonl", "files", *_TABLES)
-_DOCUMENTS = (".pdf", ".doc", ".docx", ".odt", ".epub", ".rtf")  # hold text that is not read
 
 Part = tuple[int, list[str]]  # the number of a part in the corpus, and its files
 
@@ -93,7 +89,7 @@ def corpus_bytes(corpus: str, data_dir: str | None = None) -> int:
     kind, location = _split_kind(corpus)
     if kind == "python_docs":
         return python_docs.estimated_bytes(location)
-    sizes = {name: os.path.getsize(name) for name in _FILES[kind](location, data_dir)}
+    sizes = {name: os.path.getsize(name) for name in FILES[kind](location, data_dir)}
     return sum(n * (_COMPRESSION_RATIO if is_compressed(name) else 1) for name, n in sizes.items())
 
 
@@ -104,7 +100,7 @@ def corpus_fingerprint(corpus: str, data_dir: str | None = None) -> str:
     """
     kind, location = _split_kind(corpus)
     digest = hashlib.sha256(kind.encode())
-    for name in _FILES[kind](location, data_dir):
+    for name in FILES[kind](location, data_dir):
         with reading(name), open(name, "rb") as stream:
             content = hashlib.file_digest(stream, "sha256").digest()
         digest.update(os.fsencode(os.path.basename(name)) + b"\0" + content)
@@ -154,7 +150,7 @@ class NumberedCorpus(Bounded):
         """
         kind, location = _split_kind(self.corpus)
         if kind in _TEXT_KINDS:
-            files = _FILES[kind](location, self.data_dir)
+            files = FILES[kind](location, self.data_dir)
             is_table = [kind in _TABLES or format_of(name) in arrow_files.FORMATS for name in files]
             for name in itertools.compress(files, is_table):
                 require_texts(name, self.text_column)
@@ -173,7 +169,7 @@ class NumberedCorpus(Bounded):
     def parts(self) -> list[Part]:
         """Return the parts, in order."""
         kind, location = _split_kind(self.corpus)
-        files = _FILES[kind](location, self.data_dir)
+        files = FILES[kind](location, self.data_dir)
         groups = [[name] for name in files] if kind in _READ_BY_FILE else [files]
         return list(enumerate(groups))
 
@@ -233,64 +229,6 @@ def _require_sentences(documents: Iterator[Document], corpus: str) -> Iterator[D
         raise InputError(
             f"--corpus must contain text. Received: {corpus!r}, which has no sentence."
         )
-
-
-def _matching_files(pattern: str, data_dir: str | None = None) -> list[str]:
-    if os.path.isdir(pattern):
-        raise InputNotFoundError(
-            f"--corpus: {pattern!r} is a folder. Name its files, as in KIND:'{pattern}/*'."
-        )
-    if os.path.exists(pattern):
-        paths.require_file(pattern, "--corpus")
-    files = paths.files_matching(pattern, "--corpus")
-    if not files:
-        raise InputNotFoundError(
-            f"--corpus: no file matches {pattern!r} in the working directory {os.getcwd()!r}. "
-            "Check the path."
-        )
-    return files
-
-
-def _files_by_suffix(pattern: str, data_dir: str | None = None) -> list[str]:
-    """Return the files that kind `files` reads; a note names the others.
-
-    Raises:
-      InputError: a file is a PDF or another document that holds text, but is not read.
-    """
-    if os.path.isdir(pattern):
-        pattern = f"{glob.escape(pattern)}/**/*"
-    found = _matching_files(pattern)
-    if documents := [name for name in found if format_of(name) in _DOCUMENTS]:
-        raise InputError(f"--corpus: {unknown_suffix(documents[0])}")
-    files = [name for name in found if format_of(name) in SUFFIXES or is_zip(name)]
-    if others := [name for name in found if name not in set(files)]:
-        note_once(f"--corpus: files with other suffixes are left out: {listed(others, 5)}.")
-    if not files:
-        raise InputError(f"--corpus: {unknown_suffix(found[0])}")
-    return files
-
-
-def _race_files(folder: str, data_dir: str | None = None) -> list[str]:
-    is_folder = os.path.isdir(folder)
-    return _matching_files(f"{glob.escape(folder)}/**/*.txt*" if is_folder else folder)
-
-
-_FILES: dict[str, Callable[[str, str | None], list[str]]] = {
-    "text": _matching_files,
-    "sentences": _matching_files,
-    "jsonl": _matching_files,
-    "parquet": _matching_files,
-    "arrow": _matching_files,
-    "datasets": lambda folder, _: saved_files(folder),
-    "markdown": _matching_files,
-    "html": _matching_files,
-    "files": _files_by_suffix,
-    "wikiextractor": _matching_files,
-    "tfds": tfds_files,
-    "squad": _matching_files,
-    "race": _race_files,
-    "python_docs": lambda where, _: python_docs.files(where),
-}
 
 
 def digest_of(document: Document) -> bytes:

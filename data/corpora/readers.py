@@ -13,10 +13,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from albert_tf.runtime import extras
-from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
+from albert_tf.runtime.errors import InputError, listed
 from albert_tf.runtime.files import arrow_files
-from albert_tf.runtime.files.binary_files import PEEKED_BYTES, is_binary
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.runtime.files.text_files import TextFile, files_of
@@ -26,7 +24,7 @@ from data.corpora.arrow_tables import table_texts
 from data.corpora.markup import html_text, markdown_text
 from data.corpora.sentences import normalize_blanks, sentences_of
 from data.corpora.texts import OpenText, is_blank, texts_of
-from data.records import locations
+from data.corpora.tfds_texts import tfds_texts
 
 _DOC, _TITLE = re.compile(r"<doc\b"), re.compile(r'\btitle="')
 
@@ -60,50 +58,6 @@ class CorpusSource:
         """Yield the files, and those in .zip files, each of which must be read before the next."""
         for path in self.files:
             yield from files_of(path, "--corpus", self.errors)
-
-
-def tfds_builder(name: str, data_dir: str | None, flag: str) -> Any:
-    """Return the builder of a dataset that TFDS has prepared; nothing is downloaded.
-
-    Error messages name `flag`.
-
-    Raises:
-      InputNotFoundError: no prepared dataset has this name.
-      InputError: the name is invalid, or `data_dir` is in a bucket.
-    """
-    tfds = extras.load("tensorflow_datasets", "tfds", f"{flag} with a dataset of TFDS")
-    locations.require_local(data_dir or "", "--data_dir")
-    try:  # from files only, without the network or the dataset's own code
-        return tfds.core.read_only_builder.builder_from_files(name, data_dir=data_dir)
-    except tfds.core.registered.DatasetNotFoundError:
-        folder = data_dir or tfds.core.constants.DATA_DIR
-        raise InputNotFoundError(
-            f"{flag}: no prepared dataset {name} in {folder!r}. Nothing is downloaded: run "
-            f"`tfds build {name} --data_dir={folder}` first."
-        ) from None
-    except ValueError:  # from TFDS's parser of names
-        raise InputError(
-            f"{flag}: the name must be name, name/config or name/config:1.0.0, of letters, digits "
-            f"and _. Received: {name!r}."
-        ) from None
-
-
-def _corpus_builder(name: str, data_dir: str | None) -> Any:
-    return tfds_builder(name, data_dir, "--corpus=tfds:NAME")
-
-
-def _tfds_split(builder: Any) -> Any:
-    splits = builder.info.splits
-    return splits["train" if "train" in splits else sorted(splits)[0]]
-
-
-def tfds_files(name: str, data_dir: str | None) -> list[str]:
-    """Return the files of the train split (else the first split) of a prepared dataset.
-
-    Raises:
-      InputNotFoundError: no prepared dataset has this name.
-    """
-    return [str(path) for path in _tfds_split(_corpus_builder(name, data_dir)).filepaths]
 
 
 FileReader = Callable[[TextFile, CorpusSource], Iterator[Document]]
@@ -281,30 +235,11 @@ def _passages(texts: Iterable[tuple[str, str]]) -> Iterator[Document]:
 
 
 def _read_tfds(source: CorpusSource) -> Iterator[Document]:
-    builder = _corpus_builder(source.location, source.data_dir)
-    features = builder.info.features
-    strings = [
-        key
-        for key, kind in features.items()
-        if type(kind).__name__ in ("Text", "Tensor") and str(kind.np_dtype) == "object"
-    ]
-    key = "text" if "text" in strings else next(iter(strings), None)
-    if key is None:
-        raise InputError(
-            f"--corpus=tfds:{source.location} must have a text feature. Received: {list(features)}."
-        )
-    dataset = builder.as_dataset(split=_tfds_split(builder).name, shuffle_files=False)
-    open_text = OpenText(builder.info.name)
-    for row in dataset.as_numpy_iterator():
-        try:
-            text = row[key].decode("utf-8", source.errors)
-        except UnicodeDecodeError as error:
-            advice = "" if is_binary(row[key][:PEEKED_BYTES]) else " Pass --errors=replace."
-            raise InputError(
-                f"--corpus=tfds:{source.location} must be UTF-8. Received: {error}.{advice}"
-            ) from None
+    open_text = None
+    for name, text in tfds_texts(source.location, source.data_dir, source.errors):
+        open_text = open_text or OpenText(name)
         for part in open_text.whole(text):
-            yield Document(part, builder.info.name)
+            yield Document(part, name)
 
 
 def _read_python_docs(source: CorpusSource) -> Iterator[Document]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputNotFoundError
-from data.corpora.readers import tfds_builder
+from data.corpora.tfds_texts import tfds_builder
 
 
 def tfds_rows(name: str, data_dir: str | None, split: str) -> tuple[Any, list[dict[str, Any]]]:

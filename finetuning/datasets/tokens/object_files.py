@@ -50,7 +50,7 @@ def has_tokens(rows: Sequence[Row], reading: Reading) -> bool:
 
 def _tokens_key(row: Any, reading: Reading) -> str | None:
     given = text_key_of(reading.text_column)
-    keys = [given] if reading.text_column else [given, *_TOKENS]
+    keys = (given, *_TOKENS) if given == "text" else (given,)
     found = next((key for key in keys if isinstance(row, dict) and key in row), None)
     return found if found is not None and isinstance(row[found], list) else None
 
@@ -75,17 +75,9 @@ def read_tokens(path: str, rows: Sequence[Row], reading: Reading) -> list[Senten
         tokens = row[key]
         tags_key = next((name for name in _TAGS if name in row), "")
         tags = row.get(tags_key if is_default else reading.label_column)
-        names = (
-            (key, tokens),
-            (tags_key or reading.label_column, tokens if tags is None else tags),
-        )
-        for name, values in names:
-            if wrong := [each for each in values if not isinstance(each, str) or not each.strip()]:
-                raise InputError(
-                    f"{path}:{number}: `{name}` must be a list of texts that are not empty. "
-                    f"Received: {shortened(wrong[0])} among them. Write the names of the tags, or "
-                    "pass --text_column and --label_column."
-                )
+        _require_texts(tokens, f"{path}:{number}: `{key}`")
+        if tags is not None:
+            _require_texts(tags, f"{path}:{number}: `{tags_key or reading.label_column}`")
         if tags is not None and len(tags) != len(tokens):
             raise InputError(
                 f"{path}:{number}: each token must have a tag. Received: {len(tokens)} tokens and "
@@ -94,7 +86,20 @@ def read_tokens(path: str, rows: Sequence[Row], reading: Reading) -> list[Senten
         if tokens:
             lines = (number,) * len(tokens)
             sentences.append(Sentence(lines, tuple(tokens), None if tags is None else tuple(tags)))
+    if not sentences:
+        raise InputError(f"{path} holds no tokens. Write a list of them in each row.")
     return sentences
+
+
+def _require_texts(values: Any, what: str) -> None:
+    found = values if isinstance(values, list) else [values]
+    wrong = [each for each in found if not isinstance(each, str) or not each.strip()]
+    if wrong or found is not values:
+        raise InputError(
+            f"{what} must be a list of texts that are not empty. Received: "
+            f"{shortened(wrong[0] if wrong else values)}. Write the names of the tags, or pass "
+            "--text_column and --label_column."
+        )
 
 
 def _has_default_label(reading: Reading) -> bool:

@@ -125,7 +125,7 @@ def test_tags_of_parquet_have_their_names(tmp_path):
         ),
         (
             [{"tokens": ["a"], "ner_tags": [3]}],
-            ":1: `ner_tags` must be a list of texts that are not empty. Received: 3 among them",
+            ":1: `ner_tags` must be a list of texts that are not empty. Received: 3. Write",
         ),
         ([{"tokens": ["a", " "]}], ":1: `tokens` must be a list of texts that are not empty"),
         ([{"tokens": ["a"], "ner_tags": "O"}], ":1: `ner_tags` must be a list of texts"),
@@ -133,6 +133,8 @@ def test_tags_of_parquet_have_their_names(tmp_path):
             [{"tokens": ["a"], "ner_tags": ["O"]}, {"text": "a"}],
             ":2 must be an object with a list of tokens, as the first one is",
         ),
+        ([{"tokens": []}], "holds no tokens"),
+        ([{"tokens": [], "ner_tags": 1}], ":1: `ner_tags` must be a list of texts"),
     ],
 )
 def test_tokens_that_do_not_fit(tmp_path, rows, message):
