@@ -78,7 +78,8 @@ class MultiLabel(Dataset):
                 f"{table.path}: the column `{source.reading.label_column}` must hold a label in at "
                 "least one row. Received: none. Fill it in, or pass --label_column."
             )
-        note_separator([(location, labels or ()) for location, _, labels in rows])
+        if not source.reading.label_columns:
+            note_separator([(location, labels or ()) for location, _, labels in rows])
         task = MultiLabelSettings(pair=len(columns) > 1, labels=tuple(names))
 
         def read_dev() -> list[TextExample]:

@@ -153,7 +153,7 @@ def rows_of(
       allow_empty: accept empty texts.
     """
     names = (*texts, label) if label else texts
-    rows = table.select(names, allow_empty=allow_empty)
+    rows = table.select(names, allow_empty=allow_empty, lists_of_one=names[len(texts) :])
     for location, cells in named(rows, label) if label else rows:
         yield (
             location,

@@ -37,7 +37,12 @@ _KINDS = tuple(
         (rb"RIFF....WAVE|ID3[\x02-\x04]|OggS\0|fLaC|.{4}ftyp", "sound or a video", _LEAVE_OUT),
         (rb"SQLite format 3\0", "an SQLite database", _LEAVE_OUT),
         (
-            rb"PAR1\x15|ARROW1\0|\x89HDF|\x93NUMPY",
+            rb"PAR1\x15|ARROW1\0",
+            "a parquet or Arrow file",
+            "Let its name end in .parquet or .arrow, or pass --corpus=parquet:.",
+        ),
+        (
+            rb"\x89HDF|\x93NUMPY",
             "a table or array in a binary format",
             "Convert it to CSV, JSON lines or text.",
         ),

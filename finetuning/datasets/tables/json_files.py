@@ -80,6 +80,6 @@ def as_text(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, int | float) else value
 
 
-def single_text(value: Any) -> Any:
-    """Return a value as `as_text` does, and of a list of one its item."""
-    return as_text(value[0] if isinstance(value, list) and len(value) == 1 else value)
+def only_item(value: Any) -> Any:
+    """Return the item of a list of one; other values as they are."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value

@@ -20,7 +20,7 @@ from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.outputs import new_file
 from albert_tf.runtime.files.text_files import lines_of
 from finetuning.datasets.tables import json_files, prodigy
-from finetuning.datasets.tables.json_files import object_rows, single_text
+from finetuning.datasets.tables.json_files import as_text, object_rows, only_item
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
 Rows = Iterator[tuple[str, list[Any]]]  # `file:line`, cells: texts, but for unchecked columns
@@ -54,6 +54,7 @@ class Table:
         skip_short: bool = False,
         allow_empty: bool = False,
         unchecked: Sequence[str] = (),
+        lists_of_one: Sequence[str] = (),
     ) -> Rows:
         """Yield `file:line` and the cells of the named columns for each row.
 
@@ -61,8 +62,8 @@ class Table:
           names: the columns.
           skip_short: skip rows with too few cells, and print their number.
           allow_empty: accept empty cells.
-          unchecked: the columns whose cells may be empty and, in objects, of any type. In others,
-            a list of one is its item.
+          unchecked: the columns whose cells may be empty and, in objects, of any type.
+          lists_of_one: the columns in which a list of one is its item.
 
         Raises:
           InputError: a column is missing or repeated, a row has more or fewer cells than columns, a
@@ -84,7 +85,9 @@ class Table:
                     f"{len(self.columns)}: {remedy}."
                 )
             chosen = [
-                cells[index] if name in unchecked else single_text(cells[index])
+                cells[index]
+                if name in unchecked
+                else as_text(only_item(cells[index]) if name in lists_of_one else cells[index])
                 for name, index in zip(names, indices, strict=True)
             ]
             checked = [pair for pair in zip(chosen, names, strict=True) if pair[1] not in unchecked]

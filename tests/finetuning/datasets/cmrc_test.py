@@ -241,7 +241,7 @@ def test_a_part_without_answers_and_its_submission(tmp_path):
         ([passage(("q1", ["发"]), ("q1", ["发"]))], ("2 questions with id 'q1'",)),
         ([passage(("q1", ["发"])), passage(("q2", [{"text": "发"}]))], ("[1].qas[0]", "{'text'")),
         ([passage(("q1", "发"))], ("`answers` '发'", "[0].qas[0]")),
-        ([passage((7, ["发"]))], ("`query_id` 7", "[0].qas[0]")),
+        ([passage((None, ["发"]))], ("`query_id` None", "[0].qas[0]")),
         ([passage(("q1", ["发"]), context=" ")], ("`context_text` is empty", "[0]")),
         ([passage(context=None)], ("`context_text` None", "[0]")),
         ([{"context_text": "x"}], ("no `qas` at [0]", "CMRC's layout")),

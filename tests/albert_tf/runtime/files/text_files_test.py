@@ -244,7 +244,7 @@ BINARY = {
     "png": (b"\x89PNG\r\n\x1a\n\0\0", "an image."),
     "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image."),
     "sqlite": (b"SQLite format 3\0\x10", "an SQLite database."),
-    "parquet": (b"PAR1\x15\4\x15", "a table or array in a binary format. Convert it to CSV,"),
+    "parquet": (b"PAR1\x15\4\x15", "a parquet or Arrow file. Let its name end in .parquet"),
     "utf-16": ("Text.\n".encode("utf-16"), "UTF-16. Convert the file with iconv -f UTF-16 -t"),
     "utf-32": ("Text.\n".encode("utf-32"), "UTF-32. Convert the file with iconv -f UTF-32 -t"),
     "utf-16le": ("Text.\n".encode("utf-16-le"), "binary data or UTF-16, with NUL bytes."),
