@@ -14,7 +14,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
 from finetuning import depth, distill, ensemble, predict
-from finetuning.train import FinetuneOptions, main
+from finetuning.train import FinetuneOptions, _reading, main
 from tests.finetuning import conftest
 
 READING = {
@@ -24,6 +24,8 @@ READING = {
     "max_train_examples": 40,
     "label_separator": ",",
     "column_separator": "",
+    "offsets": "characters",
+    "label_columns": [],
 }
 QUICK = ("training.steps=4", "training.batch_size=8", "task.seq_length=32")
 
@@ -50,7 +52,7 @@ def options(table: pathlib.Path, start: str) -> FinetuneOptions:
         str(table),
         init=start,
         text_column=("review",),
-        label_column="what",
+        label_column=("what",),
         dev_fraction=0.2,
         max_train_examples=40,
         set=QUICK,
@@ -140,6 +142,19 @@ def test_other_commands_read_the_same(
 
 
 @pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ((), ("label", ())),
+        (("toxic",), ("toxic", ())),
+        (("toxic", "insult"), ("label", ("toxic", "insult"))),
+    ],
+)
+def test_a_column_for_each_label(given: tuple[str, ...], wanted: tuple[str, tuple[str, ...]]):
+    reading = _reading(FinetuneOptions("multi_label", "run", "data", label_column=given))
+    assert (reading.label_column, reading.label_columns) == wanted
+
+
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"dev_fraction": 0.3}, r"reading\.dev_fraction: 0\.2 != 0\.3"),
@@ -148,6 +163,8 @@ def test_other_commands_read_the_same(
         ({"text_column": ("text",)}, r"Received: \['review', 'what'\]; missing or repeated: text"),
         ({"task": "cola"}, "--text_column is only for --task=text_classification, .*cola"),
         ({"label_separator": ";"}, "--label_separator is only for --task=multi_label"),
+        ({"label_column": ("a", "b")}, "--label_column must be given once for --task=text_class"),
+        ({"offsets": "utf16"}, "--offsets is only for --task=token_classification"),
         (
             {"task": "squad1", "text_column": ()},
             "--label_column is only for .* Received: --task=squad1",

@@ -14,11 +14,11 @@ from albert_tf.runtime.files import paths
 # Options that hold text but no path.
 OTHERS = {
     "allow_missing", "beam_args", "budget", "column_separator", "depths", "device",
-    "document_boundary", "errors", "experiment", "feature_names", "format", "grid", "group",
-    "heldout_set", "ignore", "kind", "label_column", "label_separator", "layout", "loss",
-    "objective", "pair", "part", "patience", "pooling", "precision", "preset", "presets",
-    "quantization", "recipe", "rows", "runner", "runtime", "select", "set", "split", "task",
-    "tasks", "text_column", "topology", "tpu",
+    "document_boundary", "duplicates", "errors", "experiment", "feature_names", "format",
+    "grid", "group", "heldout_set", "ignore", "kind", "label_column", "label_separator",
+    "languages", "layout", "loss", "objective", "offsets", "pair", "part", "patience",
+    "pooling", "precision", "preset", "presets", "quantization", "recipe", "rows", "runner",
+    "runtime", "select", "set", "split", "task", "tasks", "text_column", "topology", "tpu",
 }  # fmt: skip
 
 
