@@ -17,7 +17,9 @@ class _Reason:
         self.count += 1
         self.characters += len(text)
         if len(self.examples) < EXAMPLES:
-            self.examples.append((f"`{source}`", shortened(text), shortened(original)))
+            text, original = shortened(text), shortened(original)
+            if text not in (known for _, known, _ in self.examples):
+                self.examples.append((f"`{source}`", text, original))
 
 
 class Report:

@@ -101,8 +101,8 @@ class Facts:
         if self.sampled.suits_included and seen < _PIECES_OF_INCLUDED:
             return (
                 f"Recommended: --tokenizer={INCLUDED} (or one that extends it), --init={INCLUDED}, "
-                f"{common}: {took}. {INCLUDED} has seen 1.03 billion pieces, a model of its size "
-                f"that begins with this text {seen / 1e6:,.0f} million."
+                f"{common}: {took}. {INCLUDED} has seen 1.03 billion pieces; a new model would see "
+                f"{seen / 1e6:,.0f} million."
             )
         size = vocabulary_size(self.words)
         return (

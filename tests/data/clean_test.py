@@ -62,6 +62,7 @@ def test_lines_of_many_documents(tmp_path):
     assert found == [f"Text {i} is here.\n" for i in range(5)] + ["Last one.", texts[-1]]
     said = report(tmp_path)
     assert "| lines of many documents | 13 removed |" in said  # 5 x 2, 2 and 1
+    assert said.count("| Home \\| About |") == 1  # as an example
     assert "| nothing left of the document | 1 dropped |" in said
     assert cleaned(tmp_path / "b", texts, repeated_lines=7) == texts
 
