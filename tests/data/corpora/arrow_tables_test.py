@@ -191,3 +191,10 @@ def test_the_memory_does_not_grow_with_a_parquet_file(tmp_path):
     assert done.returncode == 0, done.stderr
     total, memory_kb = map(int, done.stdout.split())
     assert total == sum(map(len, texts)) and memory_kb < 260_000
+
+
+def test_the_package_that_is_missing_is_named(tmp_path, monkeypatch):
+    pyarrow.parquet.write_table(table(), tmp_path / "a.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"a.parquet needs the package pyarrow. Run pip install '"):
+        read(f"parquet:{tmp_path}/a.parquet")
