@@ -107,12 +107,13 @@ class Duplicates:
         self, signatures: np.ndarray, numbers: np.ndarray, columns: slice
     ) -> Iterator[np.ndarray]:
         """Yield the pairs (later, earlier) of one band that are similar enough, int64 [N, 2]."""
-        keys = ngram_hashes(signatures[numbers, columns].T.astype(np.uint64), _ROWS)[0]
-        order = np.argsort(keys, kind="stable")
-        first = np.searchsorted(keys[order], keys[order])  # the place of a bucket's first document
-        places = np.arange(len(order))
-        others = [places - lag for lag in range(1, _NEIGHBORS + 1)]
-        for other in (*others, first):
+        band = signatures[numbers, columns].T.astype(np.uint64)  # [4, N], as 4 "words" of each
+        keys = ngram_hashes(band, _ROWS)[0]
+        order: np.ndarray = np.argsort(keys, kind="stable")
+        # The place of the first document of each bucket.
+        first: np.ndarray = np.searchsorted(keys[order], keys[order])
+        places: np.ndarray = np.arange(len(order))
+        for other in (*(places - lag for lag in range(1, _NEIGHBORS + 1)), first):
             later = places[(other >= first) & (other < places)]
             pairs = numbers[np.stack([order[later], order[other[later]]], axis=1)]
             for begin in range(0, len(pairs), _PAIRS_AT_ONCE):

@@ -51,8 +51,7 @@ class HeldOut:
     def overlaps(self, text: str) -> bool:
         """Return True if a text shares a run of 8 words with the files."""
         hashes = ngram_hashes(word_hashes(text), SIZE)
-        places = np.searchsorted(self._hashes, hashes)
-        places[places == len(self._hashes)] = 0
+        places = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
         return bool((self._hashes[places] == hashes).any())
 
 

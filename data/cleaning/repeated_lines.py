@@ -36,7 +36,8 @@ class RepeatedLines:
 
     def removed_from(self, text: str) -> tuple[str, list[str]]:
         """Return a text without these lines, and the lines."""
-        kept, removed = [], []
+        kept: list[str] = []
+        removed: list[str] = []
         for line in text.split("\n"):
             is_repeated = line.strip() and self._counts[_key(line)] >= self._least
             (removed if is_repeated else kept).append(line)

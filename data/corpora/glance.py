@@ -2,6 +2,7 @@
 
 import array
 import dataclasses
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -128,7 +129,7 @@ def training_flops(seq_length: int) -> float:
 
 def measured_flops_per_s(size: int = 768, times: int = 3) -> float:
     """Return the arithmetic of products of float32 matrices on this machine's CPU in a second."""
-    one = np.ones((size, size), np.float32)
+    one: np.ndarray = np.ones((size, size), np.float32)
     seconds = []
     for _ in range(times):
         start = time.perf_counter()
@@ -169,6 +170,6 @@ class Glance:
 
 def _pieces(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[float, float]:
     """Return the pieces of a word, and the share of unknown pieces."""
-    ids = np.concatenate(tokenizer.encode_batch(list(texts)) or [np.zeros(0, np.int32)])
+    ids = list(itertools.chain.from_iterable(tokenizer.encode_batch(list(texts))))
     words = sum(len(text.split()) for text in texts)
-    return len(ids) / max(1, words), float((ids == tokenizer.special.unk).mean()) if len(ids) else 0
+    return len(ids) / max(1, words), ids.count(tokenizer.special.unk) / max(1, len(ids))
