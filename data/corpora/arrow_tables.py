@@ -18,8 +18,7 @@ def table_texts(path: str, column: str) -> Iterator[str]:
       InputError: the file has no such column or is damaged, or the column holds no texts.
     """
     require_texts(path, column)
-    for batch in arrow_files.batches(path, "--corpus", [column]):
-        yield from filter(None, batch.column(0).to_pylist())
+    yield from filter(None, arrow_files.values(path, column, "--corpus"))
 
 
 def require_texts(path: str, column: str) -> None:

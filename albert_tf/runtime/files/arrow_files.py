@@ -18,25 +18,26 @@ _PARQUET, _ARROW = b"PAR1", b"ARROW1"  # how they begin; Arrow streams, as datas
 
 
 def types_of(path: str, flag: str = "") -> dict[str, str]:
-    """Return the columns of a file and their types; the errors are those of `batches`."""
+    """Return the columns of a file and their types; the errors are those of `values`."""
     with _opened(path, flag) as (schema, _):
         return {field.name: str(field.type) for field in schema}
 
 
-def batches(path: str, flag: str = "", columns: Sequence[str] | None = None) -> Iterator[Any]:
-    """Yield the rows of a file as Arrow record batches, so that memory is bounded.
+def values(path: str, column: str, flag: str = "") -> Iterator[Any]:
+    """Yield the values of a column, read in batches, so that memory is bounded.
 
     Args:
       path: the file.
-      flag: the flag that named it, for error messages.
-      columns: those to read; None: all.
+      column: its name.
+      flag: the flag that named the file, for error messages.
 
     Raises:
       InputNotFoundError: there is no such file.
-      InputError: pyarrow is missing, or the file is damaged or compressed.
+      InputError: pyarrow is missing, or the file is damaged or compressed, or a text is not UTF-8.
     """
     with _opened(path, flag) as (_, read):
-        yield from read(columns)
+        for batch in read([column]):
+            yield from batch.column(0).to_pylist()
 
 
 def rows(path: str, flag: str = "") -> Iterator[dict[str, Any]]:
@@ -46,7 +47,7 @@ def rows(path: str, flag: str = "") -> Iterator[dict[str, Any]]:
 
     Raises:
       InputNotFoundError: there is no such file.
-      InputError: see `batches`; or a text is not UTF-8.
+      InputError: see `values`.
     """
     with _opened(path, flag) as (schema, read):
         names = _class_names(schema)
@@ -74,8 +75,9 @@ def _opened(path: str, flag: str) -> Iterator[tuple[Any, Any]]:
             yield _parquet(file) if is_parquet else _arrow(file, begin == _ARROW)
     except (InputError, MachineError):
         raise
-    except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+    except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError, MemoryError) as error:
         reason = " ".join(str(error).split())[:_REASON_CHARACTERS].rstrip(".")
+        reason = reason or "it states a size that cannot be"  # of a MemoryError
         raise InputError(
             f"{where} must be a complete parquet or Arrow file: {reason}. Write or download it "
             "again."
@@ -101,6 +103,7 @@ def _arrow(file: Any, is_file: bool) -> tuple[Any, Any]:
 
     def read(columns: Sequence[str] | None) -> Iterator[Any]:
         for batch in found:
+            batch.validate(full=True)  # of a damaged file, pyarrow would read beyond its memory
             for begin in range(0, batch.num_rows, _BATCH_ROWS):
                 part = batch.slice(begin, _BATCH_ROWS)
                 yield part.select(columns) if columns else part
