@@ -88,17 +88,19 @@ def _parquet(file: Any) -> tuple[Any, Any]:
     import pyarrow.parquet
 
     table = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES)
-    return table.schema_arrow, lambda columns: table.iter_batches(_BATCH_ROWS, columns=columns)
+    options: dict[str, Any] = {"batch_size": _BATCH_ROWS, "use_threads": False}
+    return table.schema_arrow, lambda columns: table.iter_batches(columns=columns, **options)
 
 
 def _arrow(file: Any, is_file: bool) -> tuple[Any, Any]:
     import pyarrow.ipc
 
+    options = pyarrow.ipc.IpcReadOptions(use_threads=False)
     if is_file:
-        table = pyarrow.ipc.open_file(file)
+        table = pyarrow.ipc.open_file(file, options=options)
         found = (table.get_batch(i) for i in range(table.num_record_batches))
     else:
-        table = pyarrow.ipc.open_stream(file)
+        table = pyarrow.ipc.open_stream(file, options=options)
         found = iter(table)
 
     def read(columns: Sequence[str] | None) -> Iterator[Any]:
