@@ -9,7 +9,7 @@ probability 1 - (1 - s^4)^32: 0.873 at 0.5, 0.99999 at 0.75.
 import array
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -107,11 +107,11 @@ class Duplicates:
         self, signatures: np.ndarray, numbers: np.ndarray, columns: slice
     ) -> Iterator[np.ndarray]:
         """Yield the pairs (later, earlier) of one band that are similar enough, int64 [N, 2]."""
-        band = signatures[numbers, columns].T.astype(np.uint64)  # [4, N], as 4 "words" of each
+        band: np.ndarray = signatures[numbers, columns].T.astype(np.uint64)  # [4, N]
         keys = ngram_hashes(band, _ROWS)[0]
         order: np.ndarray = np.argsort(keys, kind="stable")
         # The place of the first document of each bucket.
-        first: np.ndarray = np.searchsorted(keys[order], keys[order])
+        first: Any = np.searchsorted(keys[order], keys[order])
         places: np.ndarray = np.arange(len(order))
         for other in (*(places - lag for lag in range(1, _NEIGHBORS + 1)), first):
             later = places[(other >= first) & (other < places)]
