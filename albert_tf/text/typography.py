@@ -8,6 +8,8 @@ from collections.abc import Container
 
 import sentencepiece
 
+from albert_tf.text.protobuf import bytes_field
+
 # What replaces which characters. Not the guillemets, the ʻokina, the middle dots or the maqaf: they
 # are the ordinary quotes, a letter and parts of words in some languages. A soft hyphen is deleted.
 PUNCTUATION = {
@@ -19,7 +21,7 @@ PUNCTUATION = {
 }
 # NFKC, and ALBERT's removal of accents before a model is applied, divide ″ and ‶ into these.
 DOUBLE_PRIMES = ("′′", "‵‵")
-_NORMALIZER_SPEC = b"\x1a"  # the tag of ModelProto's field 3
+_NORMALIZER_SPEC = 3  # the number of ModelProto's field
 
 
 def folding_normalizer(kept: Container[str]) -> sentencepiece.SentencePieceNormalizer:
@@ -41,8 +43,7 @@ def fold_punctuation(model: bytes) -> bytes:
     pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
     old = sentencepiece.SentencePieceNormalizer(model_proto=model)
     spec = _folding(old, set("".join(pieces))).serialized_normalizer_spec()
-    # Parsing concatenated messages merges them: of the two maps, the later remains.
-    merged = model + _NORMALIZER_SPEC + _varint(len(spec)) + spec
+    merged = model + bytes_field(_NORMALIZER_SPEC, spec)  # of the two maps, the later remains
     return bytes(sentencepiece.SentencePieceProcessor(model_proto=merged).serialized_model_proto())
 
 
@@ -88,12 +89,3 @@ def _folding(
 def _silence() -> None:
     """Suppress sentencepiece's messages below errors."""
     sentencepiece.set_min_log_level(2)
-
-
-def _varint(value: int) -> bytes:
-    """Return Protocol Buffers' encoding of a length."""
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*encoded, value])

@@ -13,6 +13,7 @@ from typing import Any
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.text.normalization import Normalization
+from albert_tf.text.protobuf import bytes_field, float_field, integer_field
 from albert_tf.text.sentencepiece_model import MODEL_FILE, WORD_MARK
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.typography import DOUBLE_PRIMES
@@ -109,28 +110,9 @@ def _sentencepiece(
         kind = _NORMAL if score else _USER_DEFINED  # no trained piece has the score 0
         kind = _UNKNOWN if i == model["unk_id"] else _CONTROL if i in control else kind
         score += LOWERED if score <= -LOWERED else 0
-        fields = _bytes(1, piece.encode()) + _float(2, score) + _integer(3, kind)
-        encoded += _bytes(1, fields)
+        fields = bytes_field(1, piece.encode()) + float_field(2, score) + integer_field(3, kind)
+        encoded += bytes_field(1, fields)
     # model_type UNIGRAM and unk_id; the name of the map, and the map.
-    trainer = _integer(3, 1) + _integer(40, model["unk_id"])
-    normalizer = _bytes(1, b"nmt_nfkc" if charsmap else b"identity") + _bytes(2, charsmap)
-    return bytes(encoded + _bytes(2, trainer) + _bytes(3, normalizer))
-
-
-def _varint(value: int) -> bytes:
-    if value < 0:
-        raise ValueError(value)
-    low, rest = value & 0x7F, value >> 7
-    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
-
-
-def _integer(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _float(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 5) + struct.pack("<f", value)
+    trainer = integer_field(3, 1) + integer_field(40, model["unk_id"])
+    normalizer = bytes_field(1, b"nmt_nfkc" if charsmap else b"identity") + bytes_field(2, charsmap)
+    return bytes(encoded + bytes_field(2, trainer) + bytes_field(3, normalizer))
