@@ -8,23 +8,28 @@ rerunning a complete training does nothing.
 
     python -m data.train_tokenizer --corpus=text:'corpus/*.txt' --vocab_size=30000 \
         --output=artifacts/tokenizer
+
+--extend keeps every piece and id of an existing vocabulary, and adds the characters that it lacks
+and the words and parts of words that shorten the text most. Its normalization stays.
+
+    python -m data.train_tokenizer --extend=albert-mini-en --new_pieces=4000 \
+        --corpus=text:'corpus/*.txt' --output=artifacts/own_words
 """
 
 import dataclasses
 import io
 import json
 import os
-import random
 import re
 import time
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import Annotated, Any
 
 import sentencepiece
 
 from albert_tf.runtime import commands, settings
-from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, between, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.text.normalization import Normalization, normalize
@@ -35,22 +40,30 @@ from albert_tf.text.tokenizer import (
     load_tokenizer,
 )
 from albert_tf.text.typography import folding_normalizer
-from albert_tf.training.progress import Progress
-from data.corpora.corpus import NumberedCorpus, corpus_fingerprint, read_documents
+from data.corpora.corpus import NumberedCorpus, corpus_fingerprint, read_documents, split_of
 from data.corpora.glance import Glance, measured_flops_per_s
 from data.records import locations
+from data.vocabulary.extending import extend, require_extensible
+from data.vocabulary.sampling import released, sample
 
 # Ids as in the published vocabulary: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, and the
 # user-defined symbols 5 to 12.
 CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
 USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 _MAX_SENTENCE_BYTES = 4192  # sentencepiece's default; it skips longer sentences
-_PART_CHARACTERS = 400  # below that limit even as decomposed Hangul, 9 bytes each
-# sentencepiece takes each part for a word, of whose characters each takes 20 bytes and 10 us.
-_MAX_UNBROKEN_PARTS = 10_000
 # Fixed, because sums are split over threads: their number changes the last digits.
 _NUM_THREADS = 16
 _NORMALIZE_AT_ONCE = 10_000
+_SHOWN = 10  # new pieces
+# Options that apply only without --extend, and only with it.
+_OF_NEW_VOCABULARIES = (
+    "vocab_size",
+    "lowercase",
+    "strip_accents",
+    "unify_quotes",
+    "character_coverage",
+)
+_OF_EXTENSIONS = ("extend", "new_pieces", "min_count")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +73,22 @@ class TrainTokenizerOptions(commands.CommandOptions):
     corpus: str = commands.option("text to train on, e.g. text:'corpus/*.txt'", path=True)
     output: str = commands.option("folder to create", path=True)
     vocab_size: int = commands.option("number of pieces", 30_000)
+    extend: str | None = commands.option(
+        "the sentencepiece vocabulary to extend: a tokenizer folder, run, included model or file",
+        None,
+        path=True,
+    )
+    new_pieces: Annotated[int, NOT_NEGATIVE] = commands.option(
+        "with --extend: words and parts of words to add, besides unknown characters; 0 adds only "
+        "these",
+        4000,
+        needs="extend",
+    )
+    min_count: Annotated[int, POSITIVE] = commands.option(
+        "with --extend: occurrences in the text that a new piece or character needs",
+        3,
+        needs="extend",
+    )
     lowercase: bool = commands.option("lowercase all text", True)
     strip_accents: bool = commands.option("NFKD without combining marks: é becomes e", True)
     unify_quotes: bool = commands.option("`` and '' become \"", False)
@@ -69,6 +98,12 @@ class TrainTokenizerOptions(commands.CommandOptions):
     document_boundary: str = commands.option(
         "what separates documents: blank_line, file or regex:RE, whose line is dropped",
         "blank_line",
+    )
+    split: Annotated[str, one_of("all", "train", "heldout")] = commands.option(
+        "documents to use, as in data.build: all, train or heldout", "all"
+    )
+    heldout_fraction: Annotated[float, between("(0, 1)")] = commands.option(
+        "share of documents in the `heldout` split", 0.05
     )
     seed: int = commands.option("seed of the sample of max_sentences sentences", 0)
     max_sentences: Annotated[int, POSITIVE] = commands.option(
@@ -97,8 +132,8 @@ def train_tokenizer(options: TrainTokenizerOptions) -> int:
       InputError: an option is invalid, the text cannot fill the vocabulary, or the output exists
         with other content or cannot be written.
     """
-    _check(options)
-    identity = _identity(options)
+    old = _check(options)
+    identity = _identity(options, old)
     if _is_complete(options.output, identity):
         print(f"{options.output} is already complete.")
         return 0
@@ -107,18 +142,58 @@ def train_tokenizer(options: TrainTokenizerOptions) -> int:
         return 0
     with outputs.new_folder(options.output) as folder:
         glance = Glance()
-        sentences = _sample(options, glance)
+        sentences = _sentences(options, glance)
         start = time.monotonic()
-        model = train_model(_released(sentences), options)
-        tokenizer = Tokenizer(model, options.normalization, identity)
-        tokenizer.save(folder)
+        if old:
+            done = _save_extension(old, released(sentences), options, identity, folder)
+        else:
+            model = train_model(released(sentences), options)
+            Tokenizer(model, options.normalization, identity).save(folder)
+            done = f"trained {options.vocab_size:,} pieces"
         seconds = time.monotonic() - start
-    print(f"trained {options.vocab_size:,} pieces in {seconds:.1f} s: {options.output}")
+    print(f"{done} in {seconds:.1f} s: {options.output}")
     if options.fold_punctuation:
         print("the model reads typographic quotes, dashes and bullets as ' \" - * (docs/data.md)")
-    facts = glance.facts(tokenizer)
+    facts = glance.facts(load_tokenizer(options.output))
     print(f"\n{facts.table()}\n\n{facts.recommendation(measured_flops_per_s())}")
     return 0
+
+
+def _sentences(options: TrainTokenizerOptions, glance: Glance) -> list[str]:
+    """Return the sample of sentences of the split, whose documents `glance` sees."""
+    documents = read_documents(*_corpus(options))
+    if options.split != "all":
+        share = options.heldout_fraction
+        documents = (each for each in documents if split_of(each, share) == options.split)
+    sentences = sample(glance.watched(documents), options.max_sentences, options.seed)
+    if not sentences:
+        raise InputError(
+            f"--split={options.split} selects no document of --corpus={options.corpus!r} "
+            f"(--heldout_fraction={options.heldout_fraction}). Change --heldout_fraction."
+        )
+    return sentences
+
+
+def _save_extension(
+    old: Tokenizer,
+    sentences: Iterator[str],
+    options: TrainTokenizerOptions,
+    identity: dict[str, object],
+    folder: str,
+) -> str:
+    """Extend `old`, write the result to the folder, and return a line about it."""
+    new, added = extend(
+        old, sentences, options.new_pieces, options.min_count, options.fold_punctuation
+    )
+    training = identity | {"added": settings.to_dict(added)}
+    Tokenizer(new.model, new.normalization, training).save(folder)
+    print(added.report())
+    best = new.vocabulary.pieces[new.vocab_size - added.pieces :][:_SHOWN]
+    print(f"new characters: {added.characters or 'none'}; new pieces: {' '.join(best) or 'none'}")
+    return (
+        f"added {len(added.characters):,} characters and {added.pieces:,} pieces to "
+        f"{old.vocab_size:,}"
+    )
 
 
 def train_model(sentences: Iterable[str], options: TrainTokenizerOptions) -> bytes:
@@ -145,7 +220,7 @@ def train_model(sentences: Iterable[str], options: TrainTokenizerOptions) -> byt
             control_symbols=CONTROL_SYMBOLS,
             user_defined_symbols=USER_DEFINED_SYMBOLS,
             normalizer=normalizer,
-            input_sentence_size=0,  # all, because `_sample` has already sampled
+            input_sentence_size=0,  # all, because `sample` has already sampled
             shuffle_input_sentence=False,
             max_sentence_length=_MAX_SENTENCE_BYTES,
             num_threads=_NUM_THREADS,
@@ -159,9 +234,18 @@ def train_model(sentences: Iterable[str], options: TrainTokenizerOptions) -> byt
     return model
 
 
-def _check(options: TrainTokenizerOptions) -> None:
+def _check(options: TrainTokenizerOptions) -> Tokenizer | None:
+    """Check the options; return the vocabulary of --extend."""
     locations.require_local(options.output, "--output")
     NumberedCorpus(*_corpus(options)).require_text()
+    if options.extend is not None:
+        for name in _OF_NEW_VOCABULARIES:
+            if (value := getattr(options, name)) != getattr(TrainTokenizerOptions, name):
+                raise InputError(
+                    f"--{name} does not apply to --extend, whose vocabulary has its own. "
+                    f"Received: {value}. Leave it out."
+                )
+        return require_extensible(options.extend)
     meta = 2 + len(CONTROL_SYMBOLS) + len(USER_DEFINED_SYMBOLS)
     if options.vocab_size <= meta:
         raise InputError(
@@ -173,6 +257,7 @@ def _check(options: TrainTokenizerOptions) -> None:
             "--character_coverage must be between 0.9 and 1, because all other characters become "
             f"the unknown piece. Received: {options.character_coverage}."
         )
+    return None
 
 
 def _corpus(options: TrainTokenizerOptions) -> tuple[Any, ...]:
@@ -185,13 +270,15 @@ def _corpus(options: TrainTokenizerOptions) -> tuple[Any, ...]:
     )
 
 
-def _identity(options: TrainTokenizerOptions) -> dict[str, object]:
+def _identity(options: TrainTokenizerOptions, old: Tokenizer | None) -> dict[str, object]:
     """Return the settings that determine the result, as stored in albert_tokenizer.json."""
     values = settings.to_dict(options)
-    for name in ("output", "dry_run", "data_dir"):
+    others = _OF_NEW_VOCABULARIES if old else _OF_EXTENSIONS
+    splits = ("split", "heldout_fraction") if options.split == "all" else ()
+    for name in ("output", "dry_run", "data_dir", *others, *splits):
         del values[name]
-    fingerprint = corpus_fingerprint(options.corpus, options.data_dir)
-    return values | {"corpus_fingerprint": fingerprint}
+    values["corpus_fingerprint"] = corpus_fingerprint(options.corpus, options.data_dir)
+    return values | ({"extend_fingerprint": old.fingerprint} if old else {})
 
 
 def _is_complete(folder: str, identity: dict[str, object]) -> bool:
@@ -201,75 +288,15 @@ def _is_complete(folder: str, identity: dict[str, object]) -> bool:
     found = load_tokenizer(folder).training
     if not found:
         outputs.require_new(folder)  # raises: not trained here, e.g. a published vocabulary
-    # The corpus's path is informative only; the fingerprint covers its content.
-    found, expected = ({k: v for k, v in d.items() if k != "corpus"} for d in (found, identity))
+    # Informative only; fingerprints cover the content of the two paths.
+    ignored = ("corpus", "extend", "added")
+    found, expected = ({k: v for k, v in d.items() if k not in ignored} for d in (found, identity))
     if differing := settings.differing_keys(found, expected):
         raise InputError(
             f"--output={folder} holds a tokenizer with other options ({'; '.join(differing)}). "
             "Name another folder."
         )
     return True
-
-
-def _sample(options: TrainTokenizerOptions, glance: Glance) -> list[str]:
-    """Return a uniform sample of at most `max_sentences` sentences (reservoir sampling).
-
-    Long sentences are split, and each part counts as a sentence. Splitting between words does not
-    change the training, which uses words. Of parts without a space, at most `_MAX_UNBROKEN_PARTS`
-    are used.
-    """
-    documents = glance.watched(read_documents(*_corpus(options)))
-    sample = _Reservoir(options.max_sentences, options.seed)
-    unbroken = _Reservoir(_MAX_UNBROKEN_PARTS, options.seed)
-    num_documents = 0
-    with Progress("sentences") as progress:
-        for num_documents, document in enumerate(documents, start=1):  # noqa: B007
-            for sentence in chain.from_iterable(map(_parts, document.sentences)):
-                is_unbroken = len(sentence) == _PART_CHARACTERS and " " not in sentence
-                (unbroken if is_unbroken else sample).add(sentence)
-            progress.advance(len(document.sentences))
-    kept, num_sentences = sample.items + unbroken.items, sample.count + unbroken.count
-    used = f", used {len(kept):,}" if len(kept) < num_sentences else ""
-    print(f"read {num_sentences:,} sentences from {num_documents:,} documents{used}")
-    if unbroken.count > len(unbroken.items):
-        print(
-            f"note: {unbroken.count:,} parts of {_PART_CHARACTERS} characters have no space; used "
-            f"{len(unbroken.items):,} of them."
-        )
-    return kept
-
-
-class _Reservoir:
-    """A uniform sample of at most `size` of the items that are added."""
-
-    def __init__(self, size: int, seed: int) -> None:
-        self.items: list[str] = []
-        self.count, self._size, self._random = 0, size, random.Random(seed)
-
-    def add(self, item: str) -> None:
-        self.count += 1
-        if len(self.items) < self._size:
-            self.items.append(item)
-        elif (slot := self._random.randrange(self.count)) < self._size:
-            self.items[slot] = item
-
-
-def _parts(sentence: str) -> Iterator[str]:
-    """Yield the sentence in parts that sentencepiece accepts, split at spaces where possible."""
-    begin = 0
-    while len(sentence) - begin > _PART_CHARACTERS:
-        space = sentence.rfind(" ", begin + 1, begin + _PART_CHARACTERS)
-        end = begin + _PART_CHARACTERS if space < 0 else space
-        yield sentence[begin:end]
-        begin = end
-    yield sentence[begin:]
-
-
-def _released(items: list[str]) -> Iterator[str]:
-    """Yield the items in order and remove them, so that no copy stays beside sentencepiece's."""
-    items.reverse()
-    while items:
-        yield items.pop()
 
 
 def _normalized(sentences: Iterable[str], rules: Normalization) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A sentencepiece model with ALBERT's special pieces and its digit-comma rule."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import sentencepiece
@@ -95,6 +96,17 @@ class SentencePiece:
             if _ends_in_digit_comma(piece)
         }
         self._replaced = frozenset(self.replacements)
+
+    @functools.cached_property
+    def scores(self) -> dict[str, float]:
+        """The pieces among which the model chooses by their scores, with these.
+
+        So neither special nor user-defined pieces.
+        """
+        scores = self.processor.get_score(list(range(len(self.pieces))))
+        chosen = dataclasses.astuple(self.special)
+        pairs = enumerate(zip(self.pieces, scores, strict=True))
+        return {piece: score for i, (piece, score) in pairs if score and i not in chosen}
 
     def encode_batch(
         self, texts: Sequence[str], rules: Normalization, num_threads: int

@@ -12,8 +12,7 @@ import pytest
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Normalization, load_tokenizer
-from data.corpora.glance import Glance
-from data.train_tokenizer import TrainTokenizerOptions, _sample, train_tokenizer
+from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -202,13 +201,55 @@ def test_the_models_own_log_is_silent(options):
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
 
 
-def test_text_without_spaces_takes_bounded_time(options, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("data.train_tokenizer._MAX_UNBROKEN_PARTS", 5)
-    (tmp_path / "a.txt").write_text("abcdefgh" * 1000 + "\n\nA few words.\n")  # 20 parts of 400
-    corpus = f"text:{tmp_path}/a.txt"
-    sentences = _sample(dataclasses.replace(options, corpus=corpus), Glance())
-    assert sentences == ["A few words.", *["abcdefgh" * 50] * 5]
-    assert capsys.readouterr().out.endswith(
-        "read 21 sentences from 2 documents, used 6\n"
-        "note: 20 parts of 400 characters have no space; used 5 of them.\n"
-    )
+@pytest.fixture
+def extension(corpus, tiny_tokenizer, tmp_path) -> TrainTokenizerOptions:
+    out = str(tmp_path / "out")
+    return TrainTokenizerOptions(corpus, out, extend=tiny_tokenizer, new_pieces=20)
+
+
+def test_an_extension_says_what_it_added(extension, tiny_tokenizer, capsys, tmp_path):
+    assert train_tokenizer(extension) == 0
+    old, new = load_tokenizer(tiny_tokenizer), load_tokenizer(extension.output)
+    added = new.training["added"]
+    assert new.vocab_size == 600 + len(added["characters"]) + 20 and added["pieces"] == 20
+    assert new.vocabulary.pieces[:600] == old.vocabulary.pieces
+    said = capsys.readouterr().out
+    assert f"added {len(added['characters'])} characters and 20 pieces to 600 in " in said
+    assert re.search(r"words; pieces a word: \d\.\d+ -> \d\.\d+; unknown: \d\.\d+% -> ", said)
+    before = model_bytes(extension)
+    assert train_tokenizer(extension) == 0
+    assert "already complete" in capsys.readouterr().out
+    again = dataclasses.replace(extension, output=str(tmp_path / "again"))
+    train_tokenizer(again)
+    assert model_bytes(again) == before
+    with pytest.raises(InputError, match="other options.*new_pieces: 20 != 21"):
+        train_tokenizer(dataclasses.replace(extension, new_pieces=21))
+
+
+def test_an_extension_of_a_split_reads_its_documents_alone(extension, capsys):
+    train_tokenizer(dataclasses.replace(extension, new_pieces=0, split="heldout"))
+    total = int(re.search(r"from ([\d,]+) documents", capsys.readouterr().out)[1].replace(",", ""))
+    train = dataclasses.replace(extension, output=f"{extension.output}2", split="train")
+    train_tokenizer(dataclasses.replace(train, new_pieces=0))
+    rest = int(re.search(r"from ([\d,]+) documents", capsys.readouterr().out)[1].replace(",", ""))
+    train_tokenizer(dataclasses.replace(extension, output=f"{extension.output}3", new_pieces=0))
+    assert f"from {total + rest} documents" in capsys.readouterr().out
+    with pytest.raises(InputError, match="--split=heldout selects no document.*1e-09"):
+        given = {"split": "heldout", "heldout_fraction": 1e-9}
+        train_tokenizer(dataclasses.replace(extension, output=f"{extension.output}4", **given))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocab_size": 900}, "--vocab_size does not apply to --extend.*Received: 900"),
+        ({"lowercase": False}, "--lowercase does not apply to --extend"),
+        ({"extend": None}, "--new_pieces requires --extend"),
+        ({"extend": "nowhere"}, "no file or folder 'nowhere'"),
+        ({"new_pieces": 90_000}, r"--new_pieces must be at most [\d,]+ for this text"),
+    ],
+)
+def test_mistakes_of_extensions(extension, change, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        train_tokenizer(dataclasses.replace(extension, **change))
+    assert list(tmp_path.iterdir()) == []

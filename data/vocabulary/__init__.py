@@ -1,0 +1,1 @@
+"""Vocabularies: the sample of sentences to train on, and extensions."""
