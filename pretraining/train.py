@@ -15,19 +15,16 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.checkpoints import latest_in, note_unfinished, require_readable
-from albert_tf.models.config import AlbertConfig
-from albert_tf.models.head import HEADS, load_heads
-from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer, require_heads
-from albert_tf.runtime import commands, devices, pretrained, settings
+from albert_tf.models.checkpoints import latest_in, require_readable
+from albert_tf.models.head import HEADS
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import commands, devices, settings
 from albert_tf.runtime.bounds import one_of
 from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.progress import printing_if
 from data.pipeline.batches import Mixture, Records
 from data.records.manifest import Manifest, tokenizer_of
@@ -35,6 +32,7 @@ from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.evaluation.overlap import note_overlap
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
+from pretraining.loop.first_weights import first_weights
 from pretraining.loop.result import finish
 from pretraining.loop.runtime import Runtime, StrategyRuntime
 from pretraining.loop.selection import Evaluate
@@ -55,7 +53,7 @@ class TrainOptions(commands.CommandOptions):
     )
     run_dir: str = commands.option("the run's folder; an existing run is resumed", path=True)
     experiment: str = commands.option(
-        "smoke, laptop, albert-mini, a published model, or another name listed by "
+        "smoke, laptop, albert-mini, adapt, a published model, or another name listed by "
         "pretraining.experiments",
         "laptop",
     )
@@ -256,54 +254,6 @@ def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) ->
             ) from None
     for part in records.parts:
         note_overlap(part.manifest.identity(), part.manifest.sketch, heldout)
-
-
-def first_weights(
-    init: str, config: PretrainConfig, records: Mixture, unfinished: bool
-) -> list[np.ndarray]:
-    """Return the weights at `init`, whose model and vocabulary must equal the run's.
-
-    Dropout, initialization and recomputation may differ. If all layers share one block, so may
-    their number: the paper starts each depth of its Table 11 from the weights of the previous one.
-
-    Raises:
-      InputError: the run at `init` has not ended and `unfinished` is False, or the models or
-        tokenizers differ. The message names the differing keys.
-    """
-    init = pretrained.locate(init)
-    require_heads(init)
-    RunDir(init).require_ended("--init", unfinished)
-    note_unfinished(init)
-    model = AlbertConfig.from_json(os.path.join(init, "config.json"))
-    if load_tokenizer(init).fingerprint != records.manifest.tokenizer_fingerprint:
-        raise InputError(
-            f"--init={init} was trained with another tokenizer than that of "
-            f"--data={records.parts[0].folder}: rebuild the records with data.build "
-            f"--tokenizer={init}."
-        )
-    not_compared = {
-        "hidden_dropout": 0.0,
-        "attention_dropout": 0.0,
-        "initializer_range": 0.02,
-        "rematerialize": False,
-        "rematerialize_chunks": 1,
-    }
-    if all(each.sharing == "all" and each.num_groups == 1 for each in (model, config.model)):
-        not_compared["num_layers"] = 1
-    if differing := settings.differing_keys(
-        model.replace(**not_compared), config.model.replace(**not_compared)
-    ):
-        raise InputError(
-            f"--init={init} contains another model than the run's (its value != the run's): "
-            f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "
-            "retrain that model with these values."
-        )
-    if load_heads(init) != config.heads:
-        raise InputError(
-            f"--init={init} has other pretraining heads than `objective.pair="
-            f"{config.objective.pair}` needs: choose the objective that it was trained with."
-        )
-    return load_pretrainer(init).get_weights()
 
 
 def config_of_run(

@@ -18,11 +18,17 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from albert_tf.convert import __main__ as convert
+from albert_tf.export import __main__ as export
 from albert_tf.models.encoder import load_encoder
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.extension import add_pieces, distinct_scores
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from data.build import build
+from data.building.options import BuildOptions
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining import evaluate, train
 from pretraining.experiments import SMOKE
@@ -207,6 +213,83 @@ def test_first_weights(finished: RunDir, tiny_records: str):
         config = resolve(SMOKE, given, records.manifest, "cpu")
         with pytest.raises(InputError, match=words):
             train.first_weights(finished.path, config, records, unfinished=False)
+
+
+@pytest.fixture(scope="module")
+def extended_records(tiny_tokenizer: str, tmp_path_factory) -> str:
+    """Records whose vocabulary has the pieces of the smoke run's, a word and three characters."""
+    old, folder = load_tokenizer(tiny_tokenizer), tmp_path_factory.mktemp("extended")
+    scores = distinct_scores({"▁whale": 9, "☃": 9, "☃z": 9}, 1000, old.vocabulary.scores)
+    Tokenizer(add_pieces(old.model, scores)).save(folder / "tokenizer")
+    text = "The whale sang. A ☃ heard it. It rang a bell. The ☃z whale went.\n\n"
+    (folder / "a.txt").write_text(text * 40)
+    out = str(folder / "records")
+    build(BuildOptions(f"text:{folder}/a.txt", str(folder / "tokenizer"), out, seq_length=32))
+    return out
+
+
+def test_first_weights_of_a_larger_vocabulary(finished: RunDir, extended_records: str):
+    """New pieces begin as the mean of their parts; everything else stays, bit for bit."""
+    records = Mixture.open(extended_records)
+    config = resolve(SMOKE, (), records.manifest, "cpu")
+    assert config.model.vocab_size == 603
+    model = load_pretrainer(finished.path)
+    bigger = AlbertPretrainer(config.model).create_weights()
+    bigger.set_weights(train.first_weights(finished.path, config, records, unfinished=False))
+    old = load_tokenizer(finished.path)
+    ids = {piece: i for i, piece in enumerate(old.vocabulary.pieces)}
+    single = [i for p, i in ids.items() if len(p) == 1 and p in old.vocabulary.scores and p != "▁"]
+    for before, after in (
+        (model.encoder.embeddings.word_embeddings, bigger.encoder.embeddings.word_embeddings),
+        (model.mlm_head.bias, bigger.mlm_head.bias),
+    ):
+        before, after = before.numpy(), after.numpy()
+        assert np.array_equal(after[:600], before) and len(after) == 603
+        character = before[single].mean(0)
+        wanted = [
+            before[old.encode("whale")].mean(0),
+            character,
+            (character + before[ids["z"]]) / 2,
+        ]
+        np.testing.assert_allclose(after[600:], wanted, rtol=1e-6)
+    others = {id(model.encoder.embeddings.word_embeddings), id(model.mlm_head.bias)}
+    for before, after in zip(model.weights, bigger.weights, strict=True):
+        assert id(before) in others or np.array_equal(before.numpy(), after.numpy())
+
+
+def test_a_vocabulary_that_does_not_extend_the_first_one_is_refused(
+    finished: RunDir, tiny_records: str, small_tokenizer, tmp_path: pathlib.Path
+):
+    shutil.copytree(finished.path, tmp_path / "run")
+    small_tokenizer.save(tmp_path / "run" / "tokenizer")
+    records = Mixture.open(tiny_records)
+    config = resolve(SMOKE, (), records.manifest, "cpu")
+    with pytest.raises(
+        InputError, match=r"another tokenizer.*\(its piece 1\d is '.*--extend=.*run"
+    ):
+        train.first_weights(str(tmp_path / "run"), config, records, unfinished=False)
+
+
+@pytest.mark.slow
+def test_a_run_with_a_larger_vocabulary_is_one_like_any_other(
+    finished: RunDir, extended_records: str, tmp_path: pathlib.Path
+):
+    """It is trained, and its tokenizer, exports and converted folders have the new pieces."""
+    run = str(tmp_path / "larger")
+    given = options(extended_records, pathlib.Path(run), *FAST)
+    train.main(dataclasses.replace(given, init=finished.path))
+    assert load_tokenizer(run).vocab_size == 603
+    export.main(export.ExportOptions(run, str(tmp_path / "export"), "fill_mask"))
+    assert load_tokenizer(tmp_path / "export" / "1").vocabulary.pieces[600] == "▁whale"
+    for kind in ("huggingface:", "google:"):
+        there, back = f"{kind}{tmp_path}/{kind[:-1]}", str(tmp_path / f"from-{kind[:-1]}")
+        convert.main(convert.ConvertOptions(run, there))
+        convert.main(convert.ConvertOptions(there, back))
+        weights = zip(
+            load_pretrainer(run).get_weights(), load_pretrainer(back).get_weights(), strict=True
+        )
+        assert all(np.array_equal(a, b) for a, b in weights)
+        assert load_tokenizer(back).vocabulary.pieces == load_tokenizer(run).vocabulary.pieces
 
 
 @pytest.mark.slow

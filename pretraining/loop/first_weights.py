@@ -1,0 +1,93 @@
+"""The first weights of a run: those of a trained model, perhaps for a larger vocabulary."""
+
+import os
+
+import numpy as np
+
+from albert_tf.models.checkpoints import note_unfinished
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.head import load_heads
+from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer, require_heads
+from albert_tf.runtime import pretrained, settings
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.extension import origins, why_no_extension
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from data.pipeline.batches import Mixture
+from data.records.manifest import tokenizer_of
+from pretraining.loop.config import PretrainConfig
+
+
+def first_weights(
+    init: str, config: PretrainConfig, records: Mixture, unfinished: bool
+) -> list[np.ndarray]:
+    """Return the weights at `init`, whose model and vocabulary must equal the run's.
+
+    The run's vocabulary may also extend that of `init` (`larger_vocabulary`). Dropout,
+    initialization and recomputation may differ. If all layers share one block, so may their number:
+    the paper starts each depth of its Table 11 from the weights of the previous one.
+
+    Raises:
+      InputError: the run at `init` has not ended and `unfinished` is False, or the models or
+        tokenizers differ. The message names the differing keys.
+    """
+    init = pretrained.locate(init)
+    require_heads(init)
+    RunDir(init).require_ended("--init", unfinished)
+    note_unfinished(init)
+    model = AlbertConfig.from_json(os.path.join(init, "config.json"))
+    old, new = load_tokenizer(init), tokenizer_of(records.parts[0].folder)
+    is_same = old.fingerprint == records.manifest.tokenizer_fingerprint
+    if not is_same and (reason := why_no_extension(old, new)):
+        raise InputError(
+            f"--init={init} was trained with another tokenizer than that of "
+            f"--data={records.parts[0].folder}, which does not extend it either ({reason}): "
+            f"rebuild the records with data.build --tokenizer={init}, or with what "
+            f"data.train_tokenizer --extend={init} makes."
+        )
+    not_compared = {
+        "vocab_size": 1 if not is_same else model.vocab_size,
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "initializer_range": 0.02,
+        "rematerialize": False,
+        "rematerialize_chunks": 1,
+    }
+    if all(each.sharing == "all" and each.num_groups == 1 for each in (model, config.model)):
+        not_compared["num_layers"] = 1
+    if differing := settings.differing_keys(
+        model.replace(**not_compared), config.model.replace(**not_compared)
+    ):
+        raise InputError(
+            f"--init={init} contains another model than the run's (its value != the run's): "
+            f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "
+            "retrain that model with these values."
+        )
+    if load_heads(init) != config.heads:
+        raise InputError(
+            f"--init={init} has other pretraining heads than `objective.pair="
+            f"{config.objective.pair}` needs: choose the objective that it was trained with."
+        )
+    pretrainer = load_pretrainer(init)
+    return pretrainer.get_weights() if is_same else larger_vocabulary(pretrainer, old, new)
+
+
+def larger_vocabulary(
+    pretrainer: AlbertPretrainer, old: Tokenizer, new: Tokenizer
+) -> list[np.ndarray]:
+    """Return the weights of a pretrainer for the vocabulary `new`, which extends `old`.
+
+    A new piece begins with the mean of its parts (`extension.origins`), both its row of the word
+    embeddings and its bias of masked LM. All other values stay.
+    """
+    parts = origins(old, new)
+
+    def longer(weights: np.ndarray) -> np.ndarray:
+        rows = [np.mean([weights[ids].mean(0) for ids in part], 0) for part in parts]
+        return np.concatenate([weights, np.asarray(rows, weights.dtype)])
+
+    by_piece = {id(pretrainer.encoder.embeddings.word_embeddings), id(pretrainer.mlm_head.bias)}
+    return [
+        longer(value) if id(weight) in by_piece else value
+        for weight, value in zip(pretrainer.weights, pretrainer.get_weights(), strict=True)
+    ]
