@@ -21,6 +21,7 @@ COMMANDS = (
     "pretraining.experiments",
     "pretraining.tpu_check",
     "pretraining.train",
+    "pretraining.adapt",
     "pretraining.sweep",
     "pretraining.evaluate",
     "pretraining.similarity",

@@ -3,9 +3,9 @@
     python -m pretraining.experiments                  # every group, with parameters
     python -m pretraining.experiments --group=sharing
 
-NAME is smoke, laptop, albert-mini, a published model (albert-base-v2), or GROUP/ROW, such as
-sharing/attention-e128. A group is a table of the paper (arXiv 1909.11942v6) or, if its title says
-so, ours. A row is a model with its recipe (paper: section 4.1) and changes, as for `--set`.
+NAME is smoke, laptop, albert-mini, adapt, a published model (albert-base-v2), or GROUP/ROW, such
+as sharing/attention-e128. A group is a table of the paper (arXiv 1909.11942v6) or, if its title
+says so, ours. A row is a model with its recipe (paper: section 4.1) and changes, as for `--set`.
 """
 
 import dataclasses
@@ -76,6 +76,14 @@ LAPTOP = dataclasses.replace(
 )
 
 
+# From the weights of albert-mini-en (`--init`) to your own text: its recipe, on a short schedule.
+ADAPT = dataclasses.replace(
+    MINI,
+    optimizer=dataclasses.replace(MINI.optimizer, warmup_steps=100, decay_steps=400),
+    loop=dataclasses.replace(MINI.loop, steps=2000, steps_per_loop=10, checkpoint_every=100),
+)
+
+
 def paper_recipe(preset: str) -> PretrainConfig:
     """Return the paper's recipe (section 4.1) for the model `preset`.
 
@@ -91,6 +99,7 @@ EXPERIMENTS = {
     "smoke": SMOKE,
     "laptop": LAPTOP,
     "albert-mini": MINI,
+    "adapt": ADAPT,
     **{
         f"albert-{size}-{version}": paper_recipe(f"albert-{size}-{version}")
         for size in ("base", "large", "xlarge", "xxlarge")

@@ -40,6 +40,7 @@ OPTIONS = {
     "finetuning.predict": "PredictOptions",
     "finetuning.table": "TableOptions",
     "finetuning.train": "FinetuneOptions",
+    "pretraining.adapt": "AdaptOptions",
     "pretraining.evaluate": "EvaluateOptions",
     "pretraining.experiments": "ListOptions",
     "pretraining.similarity": "SimilarityOptions",

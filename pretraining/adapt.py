@@ -1,0 +1,255 @@
+r"""Continue a trained model on your own text, and print what it gains there and loses elsewhere.
+
+The command runs others, from text to a table in one folder:
+
+1. With --new_pieces, `data.train_tokenizer --extend` adds your own words to the model's vocabulary.
+2. `data.build` makes records of your text and of --general, and divides both into documents to
+   train on and held-out ones.
+3. `pretraining.train --init` continues the model on your text, mixed with the general one.
+4. `pretraining.evaluate` compares the two models on the held-out documents of both.
+
+    python -m pretraining.adapt --corpus=text:'corpus/*.txt' --general=jsonl:'wiki/*.jsonl.gz' \
+        --new_pieces=4000 --minutes=60 --output=runs/own
+
+OUTPUT/run is the new model, OUTPUT/README.md the table, and OUTPUT/adapt.json its values. Run the
+command again to resume it.
+"""
+
+import dataclasses
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from albert_tf.models.pretrainer import require_heads
+from albert_tf.runtime import commands, pretrained, settings
+from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, between
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
+from albert_tf.runtime.report_text import markdown_table
+from albert_tf.runtime.run_dir import RunDir
+from data.build import build
+from data.building.options import BuildOptions
+from data.corpora.corpus import NumberedCorpus
+from data.records.manifest import Manifest
+from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
+from pretraining.experiments import experiment
+from pretraining.sweep import TIMED_LOOPS, TIMING_OVERRIDES, MemberError, call
+from pretraining.sweeping.plan import of_length
+
+OWN, GENERAL = "own", "general"
+TITLES = {OWN: "your text", GENERAL: "general text"}
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptOptions(commands.CommandOptions):
+    """The command line of `pretraining.adapt`."""
+
+    corpus: str = commands.option("your own text, as for data.build", path=True)
+    output: str = commands.option("folder for all results; an existing one is resumed", path=True)
+    init: str = commands.option("the model to continue, as for pretraining.train", "albert-mini-en")
+    general: str | None = commands.option(
+        "general text, against forgetting: to mix in and to evaluate on", None, path=True
+    )
+    own_weight: Annotated[float, POSITIVE] = commands.option(
+        "sequences of your text for each one of the general text", 3.0, needs="general"
+    )
+    new_pieces: Annotated[int | None, NOT_NEGATIVE] = commands.option(
+        "words and parts of words to add to the vocabulary, besides unknown characters; by default "
+        "the vocabulary stays",
+        None,
+    )
+    steps: Annotated[int | None, POSITIVE] = commands.option(
+        "steps to train; by default those of the experiment", None
+    )
+    minutes: Annotated[float | None, POSITIVE] = commands.option(
+        "time to train, instead of --steps; the first minutes measure the speed", None
+    )
+    experiment: str = commands.option("as for pretraining.train", "adapt")
+    document_boundary: str = commands.option(
+        "what separates documents of your text, as for data.build", "blank_line"
+    )
+    seq_length: int = commands.option("pieces per sequence, as for data.build", 128)
+    heldout_fraction: Annotated[float, between("(0, 1)")] = commands.option(
+        "share of the documents that are only evaluated on", 0.05
+    )
+    device: str = commands.option("as for pretraining.train", "auto")
+    tpu: str | None = commands.option("as for pretraining.train", None)
+    dry_run: bool = commands.option("check the options, and that the files can be read", False)
+    set: tuple[str, ...] = commands.option("key=value, as for pretraining.train", ())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.steps and self.minutes:
+            raise InputError(
+                "pass either --steps or --minutes. "
+                f"Received: --steps={self.steps}, --minutes={self.minutes}."
+            )
+
+
+def main(options: AdaptOptions, run_command: Callable[..., None] = call) -> int:
+    """Run what is not yet done, print the table, and return the exit status.
+
+    `run_command` can replace the separate process of each command.
+    """
+    adaptation = Adaptation(options, run_command)
+    if options.dry_run:
+        print(f"{options.output}: {adaptation.steps or 'as many steps as fit'}")
+        return 0
+    try:
+        figures = adaptation.run()
+    except MemberError as error:
+        print(f"{options.output}: {error}", file=sys.stderr)
+        return commands.USAGE_ERROR
+    report = table(figures)
+    outputs.write_json(os.path.join(options.output, "adapt.json"), figures)
+    outputs.write_bytes(os.path.join(options.output, "README.md"), f"{report}\n".encode())
+    print(report)
+    return 0
+
+
+class Adaptation:
+    """The stages, each of which does nothing if its output is complete.
+
+    Raises:
+      InputError: an option is invalid, or a text cannot be read.
+    """
+
+    def __init__(self, options: AdaptOptions, run_command: Callable[..., None]) -> None:
+        self.options, self._call = options, run_command
+        self.config = settings.override(experiment(options.experiment), options.set)
+        self.steps = options.steps or (None if options.minutes else self.config.loop.steps)
+        self._texts = {OWN: options.corpus} | (
+            {GENERAL: options.general} if options.general else {}
+        )
+        for name, corpus in self._texts.items():
+            NumberedCorpus(corpus, self._boundary(name), "strict", None).require_text()
+        require_heads(pretrained.locate(options.init))
+        self._devices = [f"--device={options.device}"]
+        self._devices += [f"--tpu={options.tpu}"] if options.tpu else []
+
+    def run(self) -> dict[str, dict[str, Any]]:
+        """Return the figures of both models on the held-out documents of each text."""
+        os.makedirs(self.options.output, exist_ok=True)
+        init, vocabulary = self.options.init, self._vocabulary()
+        heldout = {
+            (name, when): self._records(name, "heldout", tokenizer)
+            for name in self._texts
+            for when, tokenizer in (("before", init), ("after", vocabulary))
+        }
+        before = {name: self._evaluation(init, heldout[name, "before"]) for name in self._texts}
+        run = self._train({name: self._records(name, "train", vocabulary) for name in self._texts})
+        after = {name: self._evaluation(run.path, heldout[name, "after"]) for name in self._texts}
+        return {name: {"before": before[name], "after": after[name]} for name in self._texts}
+
+    def _path(self, *names: str) -> str:
+        return os.path.join(self.options.output, *names)
+
+    def _boundary(self, name: str) -> str:
+        return self.options.document_boundary if name == OWN else "blank_line"
+
+    def _vocabulary(self) -> str:
+        """Return the tokenizer of the new model, after extending it if asked for."""
+        options = self.options
+        if options.new_pieces is None:
+            return options.init
+        train_tokenizer(
+            TrainTokenizerOptions(
+                options.corpus,
+                self._path("tokenizer"),
+                extend=options.init,
+                new_pieces=options.new_pieces,
+                document_boundary=options.document_boundary,
+                split="train",
+                heldout_fraction=options.heldout_fraction,
+            )
+        )
+        return self._path("tokenizer")
+
+    def _records(self, name: str, split: str, tokenizer: str) -> str:
+        """Build records of a text, and return their folder."""
+        vocabulary = "old" if tokenizer == self.options.init else "new"
+        folder = self._path("records", f"{name}-{split}-{vocabulary}-vocabulary")
+        build(
+            BuildOptions(
+                self._texts[name],
+                tokenizer,
+                folder,
+                seq_length=self.options.seq_length,
+                document_boundary=self._boundary(name),
+                split=split,
+                heldout_fraction=self.options.heldout_fraction,
+            )
+        )
+        return folder
+
+    def _train(self, records: dict[str, str]) -> RunDir:
+        """Train the run, unless it is complete, and return it."""
+        data, run = records[OWN], RunDir(self._path("run"))
+        if GENERAL in records:
+            data = f"{data}:{self.options.own_weight},{records[GENERAL]}:1"
+        if (steps := self.steps) is None:
+            begun = os.path.isfile(run.config_path)
+            steps = run.section("loop")["steps"] if begun else self._steps_in_time(data)
+        self._call_train(data, run, *of_length(self.config, steps))
+        return run
+
+    def _steps_in_time(self, data: str) -> int:
+        """Return how many steps take --minutes, after a few that are timed."""
+        assert self.options.minutes
+        steps = (1 + TIMED_LOOPS) * self.config.loop.steps_per_loop
+        with tempfile.TemporaryDirectory(prefix=".timing-", dir=self.options.output) as folder:
+            run = RunDir(os.path.join(folder, "run"))
+            self._call_train(data, run, *TIMING_OVERRIDES, f"loop.steps={steps}")
+            step_ms = statistics.median(row["step_ms"] for row in run.metrics("step_ms")[1:])
+        return max(1, round(60_000 * self.options.minutes / step_ms))
+
+    def _call_train(self, data: str, run: RunDir, *assignments: str) -> None:
+        options = self.options
+        flags = [f"--experiment={options.experiment}", f"--init={options.init}", *self._devices]
+        flags += [f"--set={text}" for text in (*options.set, *assignments)]
+        self._call("pretraining.train", f"--data={data}", f"--run_dir={run.path}", *flags)
+
+    def _evaluation(self, model: str, records: str) -> dict[str, Any]:
+        """Return the figures of a model on held-out records, evaluating if not yet done."""
+        wanted = {"data": records, "records": Manifest.read(records).identity()}
+        when = "before" if model == self.options.init else "after"
+        file = self._path("evaluations", f"{os.path.basename(records)}-{when}.json")
+        figures = outputs.read_json(file, allow_nan=True) if os.path.isfile(file) else {}
+        if figures | wanted != figures:
+            os.makedirs(self._path("evaluations"), exist_ok=True)
+            masks = settings.to_dict(self.config.masking).items()
+            flags = [f"--run_dir={model}", f"--data={records}", f"--output={file}", *self._devices]
+            flags += [f"--set=masking.{key}={value}" for key, value in masks]
+            self._call("pretraining.evaluate", *flags)
+            figures = outputs.read_json(file, allow_nan=True)
+        counts = Manifest.read(records).counts
+        return {
+            "bits_per_character": figures["hidden/bits_per_character"],
+            "accuracy": figures["hidden/accuracy"],
+            "bytes_per_piece": counts.text_bytes / counts.pieces,
+            "unknown_pieces": counts.unknown_pieces / counts.pieces,
+        }
+
+
+def table(figures: dict[str, dict[str, Any]]) -> str:
+    """Return the figures as a Markdown table."""
+    forms = {
+        "bits_per_character": ("bits per character of hidden words", "{:.3f}"),
+        "accuracy": ("hidden pieces found", "{:.1%}"),
+        "bytes_per_piece": ("bytes of text per piece", "{:.2f}"),
+        "unknown_pieces": ("unknown pieces", "{:.2%}"),
+    }
+    rows = []
+    for name, both in figures.items():
+        for key, (title, form) in forms.items():
+            before, after = both["before"][key], both["after"][key]
+            change = f"{after / before - 1:+.1%}" if key == "bits_per_character" else ""
+            rows.append((TITLES[name], title, form.format(before), form.format(after), change))
+    return markdown_table(("held-out documents of", "", "before", "after", "change"), rows)
+
+
+if __name__ == "__main__":
+    commands.run(main, AdaptOptions, __doc__)
