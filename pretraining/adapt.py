@@ -1,12 +1,9 @@
 r"""Continue a trained model on your own text, and print what it gains there and loses elsewhere.
 
-The command runs others, from text to a table in one folder:
-
-1. With --new_pieces, `data.train_tokenizer --extend` adds your own words to the model's vocabulary.
-2. `data.build` makes records of your text and of --general, and divides both into documents to
-   train on and held-out ones.
-3. `pretraining.train --init` continues the model on your text, mixed with the general one.
-4. `pretraining.evaluate` compares the two models on the held-out documents of both.
+With --new_pieces, your words join the model's vocabulary (`data.train_tokenizer --extend`). Your
+text and --general become records, of documents to train on and of held-out ones (`data.build`). The
+model is continued on both texts, mixed (`pretraining.train --init`). Both models are then
+evaluated on the held-out documents of each (`pretraining.evaluate`).
 
     python -m pretraining.adapt --corpus=text:'corpus/*.txt' --general=jsonl:'wiki/*.jsonl.gz' \
         --new_pieces=4000 --minutes=60 --output=runs/own
@@ -39,8 +36,8 @@ from pretraining.experiments import experiment
 from pretraining.sweep import TIMED_LOOPS, TIMING_OVERRIDES, MemberError, call
 from pretraining.sweeping.plan import of_length
 
+RESULT = "adapt.json"
 OWN, GENERAL = "own", "general"
-TITLES = {OWN: "your text", GENERAL: "general text"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +46,9 @@ class AdaptOptions(commands.CommandOptions):
 
     corpus: str = commands.option("your own text, as for data.build", path=True)
     output: str = commands.option("folder for all results; an existing one is resumed", path=True)
-    init: str = commands.option("the model to continue, as for pretraining.train", "albert-mini-en")
+    init: str = commands.option(
+        "the model to continue, as for pretraining.train", "albert-mini-en", path=True
+    )
     general: str | None = commands.option(
         "general text, against forgetting: to mix in and to evaluate on", None, path=True
     )
@@ -76,7 +75,6 @@ class AdaptOptions(commands.CommandOptions):
         "share of the documents that are only evaluated on", 0.05
     )
     device: str = commands.option("as for pretraining.train", "auto")
-    tpu: str | None = commands.option("as for pretraining.train", None)
     dry_run: bool = commands.option("check the options, and that the files can be read", False)
     set: tuple[str, ...] = commands.option("key=value, as for pretraining.train", ())
 
@@ -103,8 +101,8 @@ def main(options: AdaptOptions, run_command: Callable[..., None] = call) -> int:
     except MemberError as error:
         print(f"{options.output}: {error}", file=sys.stderr)
         return commands.USAGE_ERROR
-    report = table(figures)
-    outputs.write_json(os.path.join(options.output, "adapt.json"), figures)
+    report, result = table(figures), {"options": settings.to_dict(options), "figures": figures}
+    outputs.write_json(os.path.join(options.output, RESULT), result)
     outputs.write_bytes(os.path.join(options.output, "README.md"), f"{report}\n".encode())
     print(report)
     return 0
@@ -121,28 +119,26 @@ class Adaptation:
         self.options, self._call = options, run_command
         self.config = settings.override(experiment(options.experiment), options.set)
         self.steps = options.steps or (None if options.minutes else self.config.loop.steps)
-        self._texts = {OWN: options.corpus} | (
-            {GENERAL: options.general} if options.general else {}
-        )
+        self._texts = {OWN: options.corpus}
+        if options.general:
+            self._texts[GENERAL] = options.general
         for name, corpus in self._texts.items():
             NumberedCorpus(corpus, self._boundary(name), "strict", None).require_text()
         require_heads(pretrained.locate(options.init))
-        self._devices = [f"--device={options.device}"]
-        self._devices += [f"--tpu={options.tpu}"] if options.tpu else []
+        if not os.path.isfile(self._path(RESULT)):
+            outputs.require_new(options.output)
 
     def run(self) -> dict[str, dict[str, Any]]:
         """Return the figures of both models on the held-out documents of each text."""
         os.makedirs(self.options.output, exist_ok=True)
-        init, vocabulary = self.options.init, self._vocabulary()
-        heldout = {
-            (name, when): self._records(name, "heldout", tokenizer)
-            for name in self._texts
-            for when, tokenizer in (("before", init), ("after", vocabulary))
-        }
-        before = {name: self._evaluation(init, heldout[name, "before"]) for name in self._texts}
-        run = self._train({name: self._records(name, "train", vocabulary) for name in self._texts})
-        after = {name: self._evaluation(run.path, heldout[name, "after"]) for name in self._texts}
-        return {name: {"before": before[name], "after": after[name]} for name in self._texts}
+        outputs.write_json(self._path(RESULT), {"options": settings.to_dict(self.options)})
+        init, vocabulary, texts = self.options.init, self._vocabulary(), self._texts
+        old = {name: self._records(name, "heldout", init) for name in texts}
+        new = {name: self._records(name, "heldout", vocabulary) for name in texts}
+        before = {name: self._evaluation(init, old[name]) for name in texts}
+        run = self._train({name: self._records(name, "train", vocabulary) for name in texts})
+        after = {name: self._evaluation(run.path, new[name]) for name in texts}
+        return {name: {"before": before[name], "after": after[name]} for name in texts}
 
     def _path(self, *names: str) -> str:
         return os.path.join(self.options.output, *names)
@@ -189,7 +185,7 @@ class Adaptation:
         """Train the run, unless it is complete, and return it."""
         data, run = records[OWN], RunDir(self._path("run"))
         if GENERAL in records:
-            data = f"{data}:{self.options.own_weight},{records[GENERAL]}:1"
+            data += f":{self.options.own_weight},{records[GENERAL]}:1"
         if (steps := self.steps) is None:
             begun = os.path.isfile(run.config_path)
             steps = run.section("loop")["steps"] if begun else self._steps_in_time(data)
@@ -208,9 +204,10 @@ class Adaptation:
 
     def _call_train(self, data: str, run: RunDir, *assignments: str) -> None:
         options = self.options
-        flags = [f"--experiment={options.experiment}", f"--init={options.init}", *self._devices]
+        flags = [f"--experiment={options.experiment}", f"--device={options.device}"]
+        flags += [f"--init={options.init}", f"--data={data}", f"--run_dir={run.path}"]
         flags += [f"--set={text}" for text in (*options.set, *assignments)]
-        self._call("pretraining.train", f"--data={data}", f"--run_dir={run.path}", *flags)
+        self._call("pretraining.train", *flags)
 
     def _evaluation(self, model: str, records: str) -> dict[str, Any]:
         """Return the figures of a model on held-out records, evaluating if not yet done."""
@@ -221,14 +218,14 @@ class Adaptation:
         if figures | wanted != figures:
             os.makedirs(self._path("evaluations"), exist_ok=True)
             masks = settings.to_dict(self.config.masking).items()
-            flags = [f"--run_dir={model}", f"--data={records}", f"--output={file}", *self._devices]
+            flags = [f"--run_dir={model}", f"--data={records}", f"--output={file}"]
+            flags += [f"--device={self.options.device}"]
             flags += [f"--set=masking.{key}={value}" for key, value in masks]
             self._call("pretraining.evaluate", *flags)
             figures = outputs.read_json(file, allow_nan=True)
         counts = Manifest.read(records).counts
         return {
             "bits_per_character": figures["hidden/bits_per_character"],
-            "accuracy": figures["hidden/accuracy"],
             "bytes_per_piece": counts.text_bytes / counts.pieces,
             "unknown_pieces": counts.unknown_pieces / counts.pieces,
         }
@@ -238,17 +235,15 @@ def table(figures: dict[str, dict[str, Any]]) -> str:
     """Return the figures as a Markdown table."""
     forms = {
         "bits_per_character": ("bits per character of hidden words", "{:.3f}"),
-        "accuracy": ("hidden pieces found", "{:.1%}"),
         "bytes_per_piece": ("bytes of text per piece", "{:.2f}"),
         "unknown_pieces": ("unknown pieces", "{:.2%}"),
     }
-    rows = []
-    for name, both in figures.items():
-        for key, (title, form) in forms.items():
-            before, after = both["before"][key], both["after"][key]
-            change = f"{after / before - 1:+.1%}" if key == "bits_per_character" else ""
-            rows.append((TITLES[name], title, form.format(before), form.format(after), change))
-    return markdown_table(("held-out documents of", "", "before", "after", "change"), rows)
+    rows = [
+        (f"{name} text", title, *(form.format(both[when][key]) for when in ("before", "after")))
+        for name, both in figures.items()
+        for key, (title, form) in forms.items()
+    ]
+    return markdown_table(("held-out documents", "", "before", "after"), rows)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from albert_tf.text.protobuf import bytes_field, float_field, integer_field
 from albert_tf.text.sentencepiece_model import WORD_MARK, SentencePiece
 from albert_tf.text.tokenizer import Tokenizer
 
-_UNKNOWN_PENALTY = 10  # sentencepiece's: an unknown character scores this less than any piece
+_UNKNOWN = -1000.0  # score of an unknown character: less than that of any word
 _MARGIN = 0.1  # by which a new piece beats its parts
 
 
@@ -28,9 +28,8 @@ def add_pieces(model: bytes, scores: Mapping[str, float]) -> bytes:
 def best_split(text: str, scores: Mapping[str, float]) -> tuple[float, list[str]]:
     """Return the pieces of a text with the highest sum of scores, and the sum.
 
-    Each character that is no piece is returned by itself, with the score of an unknown one.
+    Each character that is no piece is returned by itself.
     """
-    unknown = min(scores.values()) - _UNKNOWN_PENALTY
     best: list[tuple[float, int]] = [(0.0, 0)]  # of each beginning: its sum, where its last begins
     for end in range(1, len(text) + 1):
         choices = [
@@ -38,7 +37,7 @@ def best_split(text: str, scores: Mapping[str, float]) -> tuple[float, list[str]
             for begin in range(end)
             if (piece := text[begin:end]) in scores
         ]
-        best.append(max([*choices, (best[end - 1][0] + unknown, end - 1)]))
+        best.append(max([*choices, (best[end - 1][0] + _UNKNOWN, end - 1)]))
     pieces, end = [], len(text)
     while end:
         pieces.append(text[best[end][1] : end])

@@ -5,6 +5,7 @@ million or 1.1 %, whichever is more.
 """
 
 import math
+import os
 import pathlib
 import re
 
@@ -15,7 +16,7 @@ import tf_keras
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.optimization import LinearWarmupLinearDecay
-from albert_tf.runtime import settings
+from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.errors import ConfigError
 from data.objectives.masking import MaskingConfig
 from data.pipeline.batches import Records
@@ -190,3 +191,12 @@ def test_a_row_is_data():
     row = Row("albert-base-v2", "model.num_layers=3 objective.pair=nsp")
     assert row.assignments() == ["model.num_layers=3", "objective.pair=nsp"]
     assert (row.config().model.num_layers, row.config().objective.pair) == (3, "nsp")
+
+
+def test_adapt_continues_the_included_model():
+    """Its shape; its warm-up, decay and intervals fit in its steps."""
+    config, folder = experiment("adapt"), pretrained.locate("albert-mini-en")
+    model = AlbertConfig.from_json(os.path.join(folder, "config.json"))
+    assert config.model.replace(vocab_size=model.vocab_size) == model
+    assert config.optimizer.warmup_steps + config.optimizer.decay_steps < config.loop.steps
+    assert config.optimizer.schedule_steps == 0 and config.constant_steps == 1600

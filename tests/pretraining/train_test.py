@@ -265,7 +265,7 @@ def test_a_vocabulary_that_does_not_extend_the_first_one_is_refused(
     records = Mixture.open(tiny_records)
     config = resolve(SMOKE, (), records.manifest, "cpu")
     with pytest.raises(
-        InputError, match=r"another tokenizer.*\(its piece 1\d is '.*--extend=.*run"
+        InputError, match=r"another tokenizer.*\(its piece \d+ is '.*--extend=.*run"
     ):
         train.first_weights(str(tmp_path / "run"), config, records, unfinished=False)
 

@@ -38,7 +38,7 @@ def test_each_occurrence_in_a_run_counts_once():
 
 def test_cuts_must_fit():
     """ab is no run of pieces in a|bc."""
-    assert chosen({"a|b": 1, "a|bc": 1}) == [("abc", 1), ("ab", 1)]
+    assert chosen({"a|b": 1, "a|bc": 1}) == [("ab", 1), ("abc", 1)]
 
 
 def test_long_ones_are_no_candidates():
