@@ -30,7 +30,7 @@ from albert_tf.runtime import commands, devices, settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
-from pretraining.experiments import paper_recipe
+from pretraining.loop.recipes import paper_recipe
 from pretraining.tpu import cache as tpu_cache
 from pretraining.tpu import fit as tpu_fit
 from pretraining.tpu.fit import Measure

@@ -29,9 +29,9 @@ def count_words(sentences: Iterable[str], tokenizer: Tokenizer) -> Counter[str]:
 
 def count_pieces(words: Mapping[str, int], tokenizer: Tokenizer) -> np.ndarray:
     """Return how often each piece occurs in words with their numbers, int64 [V]."""
-    ids = tokenizer.vocabulary.processor.encode(list(words))
+    ids = _encode(words, tokenizer)
     repeats = np.fromiter(map(len, ids), np.int64, len(ids))
-    weights = np.repeat(np.fromiter(words.values(), np.int64, len(words)), repeats)
+    weights: np.ndarray = np.repeat(np.fromiter(words.values(), np.int64, len(words)), repeats)
     flat = np.fromiter((i for row in ids for i in row), np.int64, len(weights))
     counts = np.bincount(flat, weights, minlength=tokenizer.vocab_size)
     return counts.astype(np.int64)
@@ -112,13 +112,19 @@ def _useful(
             yield piece, uses[piece]
 
 
+def _encode(words: Iterable[str], tokenizer: Tokenizer) -> list[list[int]]:
+    """Return the ids of words, without ALBERT's rule for numbers with a comma."""
+    assert isinstance(tokenizer.vocabulary, SentencePiece)
+    ids: list[list[int]] = tokenizer.vocabulary.processor.encode(list(words))
+    return ids
+
+
 def _runs(words: Mapping[str, int], tokenizer: Tokenizer) -> Counter[tuple[str, ...]]:
     """Count the runs of two or more adjacent pieces of one kind, letters or digits."""
     pieces, runs = tokenizer.vocabulary.pieces, Counter[tuple[str, ...]]()
     kinds = list(map(_kind, pieces))
     kinds[tokenizer.special.unk] = ""
-    ids = tokenizer.vocabulary.processor.encode(list(words))
-    for row, count in zip(ids, words.values(), strict=True):
+    for row, count in zip(_encode(words, tokenizer), words.values(), strict=True):
         for run in _of_one_kind(row, kinds, pieces) if len(row) > 1 else ():
             runs[run] += count
     return runs

@@ -46,7 +46,7 @@ def first_weights(
             f"data.train_tokenizer --extend={init} makes."
         )
     not_compared = {
-        "vocab_size": 1 if not is_same else model.vocab_size,
+        "vocab_size": 1,
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
         "initializer_range": 0.02,

@@ -12,7 +12,7 @@ import pytest
 import albert_tf
 from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.run_dir import RunDir
-from pretraining.experiments import EXPERIMENTS
+from pretraining.loop.recipes import EXPERIMENTS
 
 NAME = "albert-mini-en"
 FOLDER = pathlib.Path(pretrained.FOLDER) / NAME

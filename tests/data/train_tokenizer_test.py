@@ -211,10 +211,10 @@ def test_an_extension_says_what_it_added(extension, tiny_tokenizer, capsys, tmp_
     assert train_tokenizer(extension) == 0
     old, new = load_tokenizer(tiny_tokenizer), load_tokenizer(extension.output)
     added = new.training["added"]
-    assert new.vocab_size == 600 + len(added["characters"]) + 20 and added["pieces"] == 20
-    assert new.vocabulary.pieces[:600] == old.vocabulary.pieces
+    assert new.vocab_size == 200 + len(added["characters"]) + 20 and added["pieces"] == 20
+    assert new.vocabulary.pieces[:200] == old.vocabulary.pieces
     said = capsys.readouterr().out
-    assert f"added {len(added['characters'])} characters and 20 pieces to 600 in " in said
+    assert f"added {len(added['characters'])} characters and 20 pieces to 200 in " in said
     assert re.search(r"words; pieces a word: \d\.\d+ -> \d\.\d+; unknown: \d\.\d+% -> ", said)
     before = model_bytes(extension)
     assert train_tokenizer(extension) == 0

@@ -5,7 +5,7 @@ import pathlib
 
 from albert_tf.runtime import commands
 from examples import demo
-from pretraining.experiments import LAPTOP
+from pretraining.loop.recipes import LAPTOP
 from tests.readme_test import options_of
 
 

@@ -57,7 +57,8 @@ class Commands:
         run.finish({"step": config.loop.steps})
 
     def evaluate(self, given: evaluate.EvaluateOptions) -> None:
-        bits = 1.0 if given.run_dir.endswith("run") and "own" in given.data else 2.0
+        is_own = os.path.basename(given.data).startswith("own")
+        bits = 1.0 if given.run_dir.endswith("run") and is_own else 2.0
         figures = {"hidden/bits_per_character": bits}
         figures |= {"data": given.data, "records": Manifest.read(given.data).identity()}
         outputs.write_json(given.output, figures)

@@ -26,8 +26,8 @@ from pretraining import train
 from pretraining.evaluate import EvaluateOptions, config_of, main, report
 from pretraining.evaluation.intrinsic import KINDS
 from pretraining.evaluation.overlap import note_overlap
-from pretraining.experiments import SMOKE
 from pretraining.loop.config import resolve
+from pretraining.loop.recipes import SMOKE
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,9 @@ from albert_tf.runtime.errors import ConfigError
 from data.objectives.masking import MaskingConfig
 from data.pipeline.batches import Records
 from pretraining import experiments, train
-from pretraining.experiments import EXPERIMENTS, GROUPS, Row, experiment
+from pretraining.experiments import GROUPS, Row, experiment
 from pretraining.loop.config import PretrainConfig, resolve
+from pretraining.loop.recipes import EXPERIMENTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROWS = {f"{group}/{row}": value for group in GROUPS for row, value in GROUPS[group].rows.items()}

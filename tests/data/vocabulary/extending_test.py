@@ -9,14 +9,14 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.text.extension import why_no_extension
 from data.vocabulary.extending import extend, require_extensible
 
-TEXT = ["Photosynthesis of chloroplasts @home", "It’s photosynthetic", "😀 a chloroplast"] * 5
+TEXT = ["Photosynthesis of chloroplasts !home", "It’s photosynthetic", "😀 a chloroplast"] * 5
 
 
 def test_what_is_added(small_tokenizer):
     new, added = extend(small_tokenizer, TEXT, 3, 5, fold=True)
     assert why_no_extension(small_tokenizer, new) == ""
     assert new.vocab_size == 300 + 2 + 3
-    assert new.vocabulary.pieces[300:302] == ["@", "😀"] == list(added.characters)
+    assert new.vocabulary.pieces[300:302] == ["!", "😀"] == list(added.characters)
     assert (added.pieces, added.words, added.unknown_pieces) == (3, 45, (10, 0))
     before, after = added.text_pieces
     assert before == sum(map(len, small_tokenizer.encode_batch(TEXT)))
@@ -26,7 +26,7 @@ def test_what_is_added(small_tokenizer):
 
 def test_characters_only(small_tokenizer):
     new, added = extend(small_tokenizer, TEXT, 0, 5, fold=True)
-    assert new.vocabulary.pieces[300:] == ["@", "😀"] and added.pieces == 0
+    assert new.vocabulary.pieces[300:] == ["!", "😀"] and added.pieces == 0
     text = "the value is returned"
     assert new.encode(text) == small_tokenizer.encode(text)
     same, added = extend(small_tokenizer, TEXT, 0, 6, fold=False)

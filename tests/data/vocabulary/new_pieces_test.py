@@ -16,7 +16,7 @@ from data.vocabulary.new_pieces import (
 TEXT = {
     "The photosynthesis of 20,413 chloroplasts; photosynthetic.": 30,
     "A chloroplast (photosynthesis) is a chloroplast.": 20,
-    "Mail me @home, it’s 5 μm ☃☃!": 3,
+    "Mail me at home, it’s 5 μm ☃☃!": 3,
     "Once: ♞. 👩\u200d💻 ❤\ufe0f \ufffd": 1,
     "♞ ❤\ufe0f again. 👩\u200d💻 \ufffd": 2,
 }
@@ -46,8 +46,8 @@ def test_pieces_are_those_of_the_whole_text(words, small_tokenizer):
 
 def test_characters_that_have_a_shape_and_occur_often_enough(words, small_tokenizer):
     found = new_characters(words, small_tokenizer, 3)
-    assert found == {"☃": 6, "@": 3, "μ": 3, "♞": 3, "❤": 3, "👩": 3, "💻": 3}
-    assert list(found)[:2] == ["☃", "@"]  # most first, then by code point
+    assert found == {"☃": 6, "!": 3, "μ": 3, "♞": 3, "❤": 3, "👩": 3, "💻": 3}
+    assert list(found)[:2] == ["☃", "!"]  # most first, then by code point
     assert list(new_characters(words, small_tokenizer, 4)) == ["☃"]
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from albert_tf.runtime.errors import ConfigError
 from data.records.manifest import Counts, Manifest
-from pretraining.experiments import EXPERIMENTS, SMOKE, experiment
+from pretraining.experiments import experiment
 from pretraining.loop.config import LoopConfig, resolve
+from pretraining.loop.recipes import EXPERIMENTS, SMOKE
 
 MANIFEST = Manifest(
     1, "compact", 128, 8000, (0, 1, 2, 3, 4), "tokenizer", "corpus", (10,), Counts(), "{}"

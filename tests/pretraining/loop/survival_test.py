@@ -17,10 +17,10 @@ from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError, MachineError
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Records
-from pretraining.experiments import SMOKE
 from pretraining.loop import training
 from pretraining.loop.config import GuardConfig, PretrainConfig, resolve
 from pretraining.loop.divergence_guard import Guard
+from pretraining.loop.recipes import SMOKE
 from pretraining.loop.runtime import StrategyRuntime
 from pretraining.loop.train_step import TrainStep
 from tests.pretraining.loop.stub_step import StubStep, fingerprints

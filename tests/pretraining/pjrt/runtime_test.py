@@ -144,8 +144,8 @@ def test_steps_that_are_not_finite_are_skipped_and_then_rolled_back(
 ):
     """Batches 2, 3 and 4 are bad: with more than two in a row, the run goes back to step 2."""
     from data.pipeline.batches import Records
-    from pretraining.experiments import SMOKE
     from pretraining.loop.config import resolve
+    from pretraining.loop.recipes import SMOKE
     from tests.pretraining.loop.stub_step import fingerprints
 
     records = Records.open(tiny_records)
