@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
 _MAX_CHARACTERS = 16  # of a piece, as in sentencepiece's own training
-_MAX_PARTS = 8
 _POOL = 20  # candidates for each piece that is asked for, those that save most at first
 
 
@@ -92,7 +91,7 @@ def _joined(run: tuple[str, ...]) -> Iterator[tuple[str, int]]:
     """Yield each candidate of a run, and how many pieces it saves there."""
     for first in range(len(run) - 1):
         text = run[first]
-        for saved, piece in enumerate(run[first + 1 : first + _MAX_PARTS], start=1):
+        for saved, piece in enumerate(run[first + 1 :], start=1):
             text += piece
             if len(text) > _MAX_CHARACTERS:
                 break

@@ -92,13 +92,20 @@ def test_text_without_a_new_piece_keeps_its_ids(old, new, text):
         assert new.encode(text) == old.encode(text)
 
 
+@pytest.fixture(scope="module")
+def graph(new) -> GraphTokenizer:
+    return GraphTokenizer(new)
+
+
 @given(st.lists(st.text(st.sampled_from('!☃μmzquark "5,'), max_size=9) | st.sampled_from(WORDS)))
 @settings(max_examples=150, deadline=None)
-def test_the_graph_agrees(new, texts):
-    graph = GraphTokenizer(new) if not hasattr(new, "graph") else new.graph
-    new.graph = graph
+def test_the_graph_agrees(new, graph, texts):
+    """But for segmentations of equal score, such as zzz z and z zzz."""
     text = " ".join(texts)
-    assert graph(tf.constant([text])).to_list() == new.encode_batch([text])
+    (ids,), wanted = graph(tf.constant([text])).to_list(), new.encode(text)
+    score = new.vocabulary.processor.get_score
+    same_score = sum(map(score, ids)) == pytest.approx(sum(map(score, wanted)), abs=1e-3)
+    assert ids == wanted or (same_score and sorted(ids) == sorted(wanted))
 
 
 def test_tokenizer_json_brings_it_back(new, tmp_path):

@@ -50,7 +50,7 @@ def plain_tokenizer():
     from albert_tf.text.tokenizer import Tokenizer
     from data.train_tokenizer import TrainTokenizerOptions, train_model
 
-    options = TrainTokenizerOptions("", "", vocab_size=26, fold_punctuation=False)
+    options = TrainTokenizerOptions("", "", vocab_size=22, fold_punctuation=False)
     return Tokenizer(train_model(["it's a test of it's"] * 20, options))
 
 
