@@ -13,7 +13,8 @@ from albert_tf.text.tokenizer import Tokenizer
 from data.vocabulary.shortening import Shortening
 
 _AT_ONCE = 10_000  # sentences
-_SHARES = (1.25, 1.1, 1.0)  # of the wanted number, kept after each count of what is used
+# Of the wanted number, kept after each count of what is used; the last one counts what is left.
+_SHARES = (1.25, 1.1, 1.0, 1.0)
 
 
 def count_words(sentences: Iterable[str], tokenizer: Tokenizer) -> Counter[str]:
