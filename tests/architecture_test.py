@@ -37,7 +37,13 @@ LAYERS = {
         {"tasks"},
         {"convert", "export"},
     ],
-    "data": [{"records"}, {"corpora"}, {"building", "cleaning", "vocabulary"}, {"objectives"}, {"pipeline"}],
+    "data": [
+        {"records"},
+        {"corpora"},
+        {"building", "cleaning", "vocabulary"},
+        {"objectives"},
+        {"pipeline"},
+    ],
     "pretraining": [{"loop"}, {"evaluation", "pjrt", "sweeping"}, {"tpu"}],
     "finetuning": [{"datasets"}, {"kinds"}, {"reporting"}, {"training"}],
 }
