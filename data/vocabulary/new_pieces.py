@@ -14,7 +14,7 @@ from data.vocabulary.shortening import Shortening
 
 _AT_ONCE = 10_000  # sentences
 # Of the wanted number, kept after each count of what is used; the last one counts what is left.
-_SHARES = (1.25, 1.1, 1.0, 1.0)
+_SHARES = (1.1, 1.0, 1.0)
 
 
 def count_words(sentences: Iterable[str], tokenizer: Tokenizer) -> Counter[str]:
