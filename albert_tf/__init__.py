@@ -23,6 +23,7 @@ _MODULE_OF = {
     "SpanExample": "albert_tf.tasks.examples",
     "TextExample": "albert_tf.tasks.examples",
     "TokenExample": "albert_tf.tasks.examples",
+    "load_embedder": "albert_tf.tasks.embedding.embedder",
     "load_encoder": "albert_tf.models.encoder",
     "load_fill_mask": "albert_tf.tasks.pretrained.fill_mask",
     "load_predictor": "albert_tf.tasks.predictor",

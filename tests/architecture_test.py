@@ -204,6 +204,7 @@ KNOW_KINDS = (
     "finetuning.kinds.cards",
     "finetuning.kinds.distillation_losses",
     "finetuning.datasets",
+    "pretraining.experiments",  # a group of its sweeps has the name of a kind
 )
 
 

@@ -31,10 +31,12 @@ OPTIONS = {
     "data.build": "BuildOptions",
     "data.import_records": "ImportOptions",
     "data.clean": "CleanOptions",
+    "data.pairs": "PairsOptions",
     "data.show_records": "ShowRecordsOptions",
     "data.train_tokenizer": "TrainTokenizerOptions",
     "finetuning.depth": "DepthOptions",
     "finetuning.distill": "DistillOptions",
+    "finetuning.embed": "EmbedOptions",
     "finetuning.ensemble": "EnsembleOptions",
     "finetuning.learning_curve": "LearningCurveOptions",
     "finetuning.predict": "PredictOptions",
@@ -110,7 +112,7 @@ def test_the_first_pages_run_as_written(folder: pathlib.Path):
     snippets = re.findall(r"```python\n(.*?)```", PAGES["python.md"], re.DOTALL)
     snippets = [each for each in snippets if "load_predictor" not in each]  # see ask_test.py
     programs = [shlex.split(c)[1:] for page in ("README", "python.md") for c in commands_of(page)]
-    assert len(programs) == 12 and len(snippets) == 5
+    assert len(programs) == 12 and len(snippets) == 6
     for words in [*programs, *(["-c", snippet] for snippet in snippets)]:
         done = subprocess.run(
             [sys.executable, *words],

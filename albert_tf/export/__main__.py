@@ -55,8 +55,10 @@ class ExportOptions(commands.CommandOptions):
         f"what to export: {', '.join(EXPORTS)}; default: the run's own", None
     )
     version: Annotated[int, POSITIVE] = commands.option("version number; must not exist yet", 1)
-    pooling: Annotated[str, one_of(*POOLINGS)] = commands.option(
-        "mean or cls", "mean", only_for=_only_for("pooling")
+    pooling: Annotated[str | None, one_of(*POOLINGS)] = commands.option(
+        "mean or cls, of an encoder that was not trained for it; default: the run's own, or mean",
+        None,
+        only_for=_only_for("pooling"),
     )
     depths: str = commands.option(
         "such as 3,6: for each K, add a signature depth_K that uses K layers",
@@ -153,12 +155,13 @@ def _check(options: ExportOptions, kind: str) -> None:
 
 def _kind(options: ExportOptions, task: str | None) -> str:
     """Return the kind of export for a run that was trained for `task`."""
-    allowed = list(PRETRAINED)
+    of_encoders = [name for name, each in KINDS.items() if each.takes_encoders]
+    allowed = [*PRETRAINED, *of_encoders]
     if task in KINDS:
         without_heads = (
             name for name, export in PRETRAINED.items() if not export.needs_pretraining_heads
         )
-        allowed = [task, *without_heads]
+        allowed = list(dict.fromkeys([task, *without_heads, *of_encoders]))
     kind = options.kind or (allowed[0] if task == "pretraining" else task)
     if kind is None or kind not in allowed:
         raise InputError(

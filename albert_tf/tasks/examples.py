@@ -1,6 +1,7 @@
 """Examples of tasks: inputs and, where known, labels."""
 
 import dataclasses
+from typing import Any
 
 
 class Example:
@@ -30,12 +31,13 @@ class TextExample(Example):
       first: the text, or the first one of a pair.
       second: the second text of a pair.
       label: the index of the label; for a regression the score; for a multi-label classifier the
-        sorted indices of the labels, which may be none. None if unknown.
+        sorted indices of the labels, which may be none; for an embedding the score of a pair, or a
+        teacher's vector of a text. None if unknown.
     """
 
     first: str
     second: str | None = None
-    label: float | tuple[int, ...] | None = None
+    label: Any = None
 
     @property
     def named_texts(self) -> tuple[tuple[str, str], ...]:

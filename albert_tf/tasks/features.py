@@ -61,6 +61,24 @@ class Sequences:
             "input_type_ids": tf.cast((positions >= first) & (positions < total), tf.int32),
         }
 
+    def at_places(self, places: np.ndarray) -> "Sequences":
+        """Return the sequences at the True places, bool [M], and ones without pieces elsewhere.
+
+        There must be as many places as sequences.
+        """
+
+        def placed(values: np.ndarray) -> np.ndarray:
+            found: np.ndarray = np.zeros(len(places), values.dtype)
+            found[places] = values
+            return found
+
+        return dataclasses.replace(
+            self,
+            lengths=placed(self.lengths),
+            first_lengths=placed(self.first_lengths),
+            cut=placed(self.cut),
+        )
+
     def padded_length(self, rows: tf.Tensor, longest: int) -> tf.Tensor:
         """Return the longest length in `rows`, rounded up to the bucket, at most `longest`."""
         needed = tf.reduce_max(tf.gather(self._tensors[1], rows))

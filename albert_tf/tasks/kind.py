@@ -38,15 +38,16 @@ class ExportSettings(Bounded):
       depths: for each K, add a signature depth_K that uses the encoder's first K layers.
       patience: add a signature early_exit, where a text leaves the encoder once this many layers in
         a row have not changed its label; 0 for none.
-      pooling: how a text's vector is made: the `mean` of the last layer over its pieces, or `cls`,
-        the encoder's pooled output.
+      pooling: how an encoder that was not trained for it makes a text's vector: the `mean` of the
+        last layer over its pieces, or `cls`, the encoder's pooled output. None: that of the run, or
+        the mean.
     """
 
     KEY = "--{}"
 
     depths: tuple[int, ...] = ()
     patience: int = 0
-    pooling: Annotated[str, one_of(*POOLINGS)] = "mean"
+    pooling: Annotated[str | None, one_of(*POOLINGS)] = None
 
 
 class Export(abc.ABC):
@@ -104,6 +105,7 @@ class Kind(Export, Generic[SettingsT]):
       features: the class of the features.
       takes_strings: True if a string may stand for an example, whose first field it is.
       transformers: the class of transformers that corresponds to it. None: there is none.
+      takes_encoders: True if `load` also takes runs of other kinds, of which it uses the encoder.
     """
 
     settings: type[SettingsT]
@@ -112,6 +114,7 @@ class Kind(Export, Generic[SettingsT]):
     features: ClassVar[type[Features]]
     takes_strings: ClassVar[bool] = False
     transformers: ClassVar[TransformersHead[Any] | None] = None
+    takes_encoders: ClassVar[bool] = False
 
     def load(self, path: str, unroll: bool = True) -> TaskModel:
         """Load the fine-tuned model of a run."""

@@ -3,10 +3,10 @@
 from typing import Any
 
 from albert_tf.tasks.classifier.kind import Classifier
+from albert_tf.tasks.embedding.kind import Embedding
 from albert_tf.tasks.kind import Export, Kind
 from albert_tf.tasks.multi_label.kind import MultiLabel
 from albert_tf.tasks.multiple_choice.kind import MultipleChoice
-from albert_tf.tasks.pretrained.embedding import Embedding
 from albert_tf.tasks.pretrained.encoder import Encoder
 from albert_tf.tasks.pretrained.fill_mask import FillMaskExport
 from albert_tf.tasks.pretrained.preprocessing import Preprocessing
@@ -21,12 +21,12 @@ KINDS: dict[str, Kind[Any]] = {
     "multiple_choice": MultipleChoice(),
     "span": Span(),
     "token_classifier": Tokens(),
+    "embedding": Embedding(),
 }
 # What needs no task; a pretraining run exports the first one by default.
 PRETRAINED: dict[str, Export] = {
     "encoder": Encoder(),
     "preprocessing": Preprocessing(),
     "fill_mask": FillMaskExport(),
-    "embedding": Embedding(),
 }
 EXPORTS: dict[str, Export] = {**PRETRAINED, **KINDS}

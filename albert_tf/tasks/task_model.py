@@ -13,7 +13,7 @@ from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import PolicyMixin
 from albert_tf.runtime import settings
 from albert_tf.tasks.task_settings import TaskSettings
-from albert_tf.training.step import accumulated, step_dropout_key
+from albert_tf.training.step import accumulated, in_parts, step_dropout_key
 
 
 class TaskModel(PolicyMixin, tf_keras.Model):
@@ -36,11 +36,17 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         must be a multiple of it.
       kernels: the operations to train with, `auto` or `plain`; see `kernels.choice.choose`.
 
+    Attributes:
+      has_batch_loss: True if the loss of an example depends on the others of its batch. Parts then
+        have the gradient of the whole batch by cached gradients (arXiv 2101.06983), for which each
+        part is computed twice.
+
     Raises:
       ValueError: `dtype` differs from the encoder's.
     """
 
     task_class: type[TaskSettings]
+    has_batch_loss: bool = False
 
     def __init__(
         self,
@@ -151,31 +157,52 @@ class TaskModel(PolicyMixin, tf_keras.Model):
                 "`accumulation_steps` must be 1 with loss scaling (mixed_float16). "
                 f"Received: {count}."
             )
+        gradients_of, batch = self._gradients, data
+        if self.has_batch_loss:
+            gradients_of, batch = self._gradients_from_outputs, self._cached(data, key)
         variables: list[tf.Variable] = []  # those with gradients, which the first part shows
 
-        def gradients_of(part: Any, key: common.DropoutKey) -> list[tf.Tensor]:
+        def of_part(part: Any, key: common.DropoutKey) -> list[tf.Tensor]:
             with self._keyed(key):
-                gradients, variables[:] = self._gradients(part)
-            return gradients
+                found = zip(gradients_of(part), self.trainable_variables, strict=True)
+            known = [(each, variable) for each, variable in found if each is not None]
+            variables[:] = [variable for _, variable in known]
+            return [tf.convert_to_tensor(each) for each, _ in known]
 
-        gradients = accumulated(gradients_of, data, key, count)
+        gradients = accumulated(of_part, batch, key, count)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return self.get_metrics_result()
 
-    def _gradients(self, data: Any) -> tuple[list[tf.Tensor], list[tf.Variable]]:
-        """Return a part's share of the batch's gradient, and the weights that have one."""
+    def _gradients(self, data: Any) -> list[tf.Tensor | None]:
+        """Return a part's share of the batch's gradient, None for weights that have none."""
         inputs, targets, weights = tf_keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             outputs = self(inputs, training=True)
             loss = self.compute_loss(inputs, targets, outputs, weights) / self.accumulation_steps
         self.compiled_metrics.update_state(targets, outputs, weights)
-        found = zip(
-            tape.gradient(loss, self.trainable_variables), self.trainable_variables, strict=True
-        )
-        known = [
-            (tf.convert_to_tensor(each), variable) for each, variable in found if each is not None
-        ]
-        return [each for each, _ in known], [variable for _, variable in known]
+        return tape.gradient(loss, self.trainable_variables)
+
+    def _cached(self, data: Any, key: common.DropoutKey) -> tuple[Any, tf.Tensor]:
+        """Return the inputs of a batch and the gradient of its loss with respect to the outputs."""
+        inputs, targets, weights = tf_keras.utils.unpack_x_y_sample_weight(data)
+
+        def outputs_of(part: Any, key: common.DropoutKey) -> tf.Tensor:
+            with self._keyed(key):
+                return self(part, training=True)
+
+        outputs = in_parts(outputs_of, inputs, key, self.accumulation_steps)
+        with tf.GradientTape() as tape:
+            tape.watch(outputs)
+            loss = self.compute_loss(inputs, targets, outputs, weights)
+        self.compiled_metrics.update_state(targets, outputs, weights)
+        return inputs, tape.gradient(loss, outputs)
+
+    def _gradients_from_outputs(self, part: tuple[Any, tf.Tensor]) -> list[tf.Tensor | None]:
+        """Return a part's share of the batch's gradient, from what `_cached` returns."""
+        inputs, gradient = part
+        with tf.GradientTape() as tape:
+            outputs = self(inputs, training=True)
+        return tape.gradient(outputs, self.trainable_variables, output_gradients=gradient)
 
     def training_losses(self) -> Any:
         """Return the argument of `compile(loss=...)`."""

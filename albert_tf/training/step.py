@@ -35,11 +35,7 @@ def accumulated(
     """
     if parts == 1:
         return compute(batch, key)
-    split = split_batch(batch, parts)
-
-    def of_part(part: tf.Tensor | int) -> Any:
-        rows = tf.nest.map_structure(lambda values: values[part], split)
-        return compute(rows, common.fold_in(key, part))
+    of_part = _of_part(compute, batch, key, parts)
 
     def add(part: tf.Tensor, sums: Any) -> tuple[tf.Tensor, Any]:
         return part + 1, tf.nest.map_structure(tf.add, sums, of_part(part))
@@ -48,6 +44,41 @@ def accumulated(
     return tf.while_loop(
         lambda part, _: part < parts, add, (tf.constant(first), start), parallel_iterations=1
     )[1]
+
+
+def in_parts(
+    compute: Callable[[Any, common.DropoutKey], tf.Tensor],
+    batch: Any,
+    key: common.DropoutKey,
+    parts: int,
+) -> tf.Tensor:
+    """Return compute(part of the batch, its dropout key) of all parts, one after another, [B, ...].
+
+    The arguments are those of `accumulated`; each part has the same key here and there.
+    """
+    of_part = _of_part(compute, batch, key, parts)
+    first = of_part(0)  # whose shape and dtype are those of all
+    results = tf.TensorArray(first.dtype, parts, element_shape=first.shape).write(0, first)
+    _, results = tf.while_loop(
+        lambda part, _: part < parts,
+        lambda part, results: (part + 1, results.write(part, of_part(part))),
+        (tf.constant(1), results),
+        parallel_iterations=1,
+    )
+    return results.concat()
+
+
+def _of_part(
+    compute: Callable[[Any, common.DropoutKey], Any], batch: Any, key: common.DropoutKey, parts: int
+) -> Callable[[tf.Tensor | int], Any]:
+    """Return a function from the number of a part to the result of `compute` for it."""
+    split = split_batch(batch, parts)
+
+    def of_part(part: tf.Tensor | int) -> Any:
+        rows = tf.nest.map_structure(lambda values: values[part], split)
+        return compute(rows, common.fold_in(key, part))
+
+    return of_part
 
 
 def num_parts(rows: int, at_most: int) -> int:

@@ -7,6 +7,7 @@ from finetuning.datasets.choices.multiple_choice import MultipleChoiceTable
 from finetuning.datasets.choices.race import RACE
 from finetuning.datasets.choices.swag import Swag
 from finetuning.datasets.dataset import Dataset, Reading
+from finetuning.datasets.embeddings.embedding_data import EmbeddingData, Similarity
 from finetuning.datasets.glue import GLUE
 from finetuning.datasets.multi_label import MultiLabel
 from finetuning.datasets.spans.squad import SQUAD
@@ -21,8 +22,9 @@ OWN: dict[str, Dataset] = {
     "multi_label": MultiLabel(),
     "multiple_choice": MultipleChoiceTable(),
     "token_classification": TokenClassification(),
+    "embedding": EmbeddingData(),
 }
-DATASETS: dict[str, Dataset] = {**GLUE, **SQUAD, **RACE, "swag": Swag(), **OWN}
+DATASETS: dict[str, Dataset] = {**GLUE, **SQUAD, **RACE, "swag": Swag(), "sts": Similarity(), **OWN}
 # The tasks with a training part.
 TRAINED = {name: task for name, task in DATASETS.items() if not task.trained_on}
 

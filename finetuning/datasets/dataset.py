@@ -105,11 +105,14 @@ class Data:
       task: the `task` section of the config, which depends on the data.
       train: the training examples.
       dev: name -> dev examples; the first set chooses the best weights.
+      recipe: settings outside `task` that these examples need, as `key: value` for --set; the
+        dataset's recipe and the user's settings replace them.
     """
 
     task: Any
     train: Sequence[Any]
     dev: Mapping[str, Sequence[Any]]
+    recipe: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Dataset(abc.ABC):
@@ -159,6 +162,10 @@ class Dataset(abc.ABC):
 
         They may have no answers, and their texts may be empty. The errors are those of `read`.
         """
+
+    def measured(self, examples: Sequence[Any]) -> Sequence[Any]:
+        """Return training examples that were held out as a dev part, in the form that is scored."""
+        return examples
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
         """Return the metrics, in [-1, 1], and other values of the official scorer."""

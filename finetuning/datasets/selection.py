@@ -116,7 +116,7 @@ def read_part(task: Dataset, source: Source, part: str, section: Any) -> Sequenc
         f"(--dev_fraction={fraction})",
         file=sys.stderr,
     )
-    return dev
+    return task.measured(dev)
 
 
 def split(
@@ -178,5 +178,6 @@ def _text_of(example: Any) -> Any:
 
 def _draw(value: Any, purpose: str) -> float:
     """Return a number in [0, 1), a function of the arguments that is the same on every machine."""
-    digest = hashlib.blake2b(json.dumps(value).encode(), digest_size=6, person=purpose.encode())
+    content = json.dumps(value, default=repr).encode()
+    digest = hashlib.blake2b(content, digest_size=6, person=purpose.encode())
     return int.from_bytes(digest.digest(), "big") / 2**48

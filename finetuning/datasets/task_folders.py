@@ -12,6 +12,7 @@ _DATA_SETS = {
     "race-high": ("race",),
     "squad1": ("squad",),
     "squad2": ("squad",),
+    "sts": ("sts-b",),
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import tf_keras
 
 from albert_tf.runtime.report_text import MIN_EXAMPLES
+from albert_tf.tasks.features import Features
 from albert_tf.tasks.kind import Kind
 from albert_tf.tasks.task_settings import SettingsT
 from finetuning.datasets.dataset import Data, Dataset, Prediction
@@ -129,7 +130,23 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         """Return a function from the strength of the regularization to predictions for `test`."""
         raise NotImplementedError
 
+    def references(self, examples: Sequence[Any]) -> Mapping[str, Sequence[Prediction]]:
+        """Return the predictions of methods without a model, by name, for beside the scores."""
+        return {}
+
     # Training.
+
+    def check_training(self, config: Any, train: Features, replicas: int) -> None:
+        """Check that the training features have what the settings of a run need.
+
+        Args:
+          config: the run's `FinetuneConfig`.
+          train: the features.
+          replicas: the number of replicas, each of which has its share of a batch.
+
+        Raises:
+          ConfigError: they have not.
+        """
 
     def with_counts(self, task: SettingsT, train: Any) -> SettingsT:
         """Return the settings with what is counted in the training features."""

@@ -1,6 +1,7 @@
 """The kinds in fine-tuning, by name."""
 
 from finetuning.kinds.classifier import Classifier
+from finetuning.kinds.embedding import Embedding
 from finetuning.kinds.kind import FinetuningKind
 from finetuning.kinds.multi_label import MultiLabel
 from finetuning.kinds.multiple_choice import MultipleChoice
@@ -15,6 +16,7 @@ FINETUNING: dict[str, FinetuningKind] = {
     "multiple_choice": MultipleChoice(),
     "span": Span(),
     "token_classifier": Tokens(),
+    "embedding": Embedding(),
 }
 # Option of `finetuning.predict` -> the thresholds that it sets.
 THRESHOLDS = {

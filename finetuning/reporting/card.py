@@ -70,6 +70,7 @@ def _scores(kind: str, result: Mapping[str, Any]) -> str:
     if thresholds := FINETUNING[kind].thresholds:
         beside[f"at threshold {thresholds.default_label}"] = "at_default_threshold"
     columns = {title: result[key] for title, key in beside.items() if key in result}
+    columns |= result.get("references", {})
     rows = [
         (
             name,

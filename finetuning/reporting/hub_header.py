@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from finetuning.datasets import DATASETS
+from finetuning.datasets.scores.ranking_metrics import METRICS as RANKING
 from finetuning.kinds.registry import FINETUNING
 
 # The Hub's names of metrics.
@@ -25,6 +26,7 @@ _METRICS = {
     "precision": "precision",
     "recall": "recall",
     "exact_match": "exact_match",
+    **{name: name for name in RANKING},
 }
 
 

@@ -29,11 +29,14 @@ def require_intact(result: Any, path: str, metrics: Iterable[str] = ()) -> None:
     groups = [
         values.get(key, {}) for key in ("baselines", "standard_errors", "at_default_threshold")
     ]
+    references = values.get("references", {})
+    groups += references.values() if isinstance(references, dict) else [references]
     names = {str(values.get("metric")), *metrics}
     is_intact = (
         all(isinstance(values.get(name), float) for name in names)
         and has_numbers(values, {"dev_examples", *({"baseline", "standard_error"} & values.keys())})
         and all(isinstance(group, dict) and has_numbers(group, group) for group in groups)
+        and all(str(values["metric"]) in group for group in groups[3:])
         and set(groups[2]) <= {name for name in values if has_numbers(values, [name])}
     )
     if not is_intact:

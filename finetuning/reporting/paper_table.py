@@ -40,8 +40,12 @@ def write(
         for (run, task), every in results.items()
         for result in every
     ]
-    baselines = _baselines_by_task(tasks, results)
-    rows += [{"run": CONSTANT, "task": task, **scores} for task, scores in baselines.items()]
+    rows += [
+        {"run": name, "task": task, **scores[task]}
+        for name, scores in _baselines(tasks, results).items()
+        for task in tasks
+        if task in scores
+    ]
     names = list(dict.fromkeys(name for row in rows for name in row))
     os.makedirs(folder, exist_ok=True)  # without a fine-tuning it does not exist yet
     outputs.write_bytes(os.path.join(folder, f"table{end}.md"), f"{table}\n".encode())
@@ -108,17 +112,25 @@ def table_of(
                 f"{speed / unit:.1f}x" if speed and unit else "",
             )
         )
-    of_data = [(names, _any_result(task, results)) for task, names in columns.values()]
-    constant = [_cell(names, result.get("baselines", {}), {}) for names, result in of_data]
-    counts = [f"{result['dev_examples']:,}" if result else "" for _, result in of_data]
-    rows += [(CONSTANT, "", *constant, "", ""), (f"{part} examples", "", *counts, "", "")]
+    for name, scores in _baselines(tasks, results).items():
+        cells = [_cell(names, scores.get(task, {}), {}) for task, names in columns.values()]
+        rows.append((name, "", *cells, "", ""))
+    of_data = [_any_result(task, results) for task, _ in columns.values()]
+    counts = [f"{result['dev_examples']:,}" if result else "" for result in of_data]
+    rows.append((f"{part} examples", "", *counts, "", ""))
     return markdown_table(("run", "parameters", *columns, "Avg", "speed-up"), rows)
 
 
-def _baselines_by_task(tasks: Sequence[str], results: Results) -> dict[str, dict[str, float]]:
-    """Return the scores of always giving the same answer, for the tasks that have one."""
-    baselines = {task: _any_result(task, results).get("baselines", {}) for task in tasks}
-    return {task: scores for task, scores in baselines.items() if scores}
+def _baselines(tasks: Sequence[str], results: Results) -> dict[str, dict[str, Mapping[str, float]]]:
+    """Return name -> task -> scores, of always giving the same answer and of the references."""
+    found: dict[str, dict[str, Mapping[str, float]]] = {CONSTANT: {}}
+    for task in tasks:
+        result = _any_result(task, results)
+        if constant := result.get("baselines"):
+            found[CONSTANT][task] = constant
+        for name, scores in result.get("references", {}).items():
+            found.setdefault(name, {})[task] = scores
+    return found
 
 
 def _any_result(task: str, results: Results) -> Mapping[str, Any]:

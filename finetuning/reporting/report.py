@@ -65,6 +65,11 @@ def baselines_and_errors(
     if baselines := baselines_of(task, data, name):
         result |= {"baseline": baselines[deciding], "baselines": baselines}
     kind = FINETUNING[data.task.kind]
+    if references := kind.references(data.dev[name]):
+        scored = ((each, task.score(found, data.dev[name])) for each, found in references.items())
+        result["references"] = {
+            each: {metric: scores[metric] for metric in task.metrics} for each, scores in scored
+        }
     if errors := kind.standard_errors(task, predictions, data.dev[name]):
         result |= {"standard_error": errors[deciding], "standard_errors": errors}
     return result
@@ -156,15 +161,18 @@ def line(kind: str, result: Mapping[str, Any]) -> str:
     text += f" over {result['dev_examples']:,} examples"
     if "baseline" in result:
         text += f" (a constant answer, chosen in training: {result['baseline']:.4f})"
+    if references := result.get("references"):
+        shown = (f"{name} {scores[metric]:.4f}" for name, scores in references.items())
+        text += f" ({', '.join(shown)})"
     precision = result.get("training_precision", "float32")
     if precision != "float32":
         text += f", computed in float32 (during training: {precision})"
     if (thresholds := FINETUNING[kind].thresholds) and "at_default_threshold" in result:
-        shown = (
+        at_default = (
             f"{name} {result[name]:.4f} (at {thresholds.default_label}: {value:.4f})"
             for name, value in result["at_default_threshold"].items()
         )
-        text += f"; with the chosen thresholds {', '.join(shown)}"
+        text += f"; with the chosen thresholds {', '.join(at_default)}"
     return text
 
 

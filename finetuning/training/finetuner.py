@@ -100,7 +100,9 @@ class Finetuner:
             self._print_notes("train", train, source.examples())
         else:
             train = self.features("train", self.data.train, config.task)
-        task = FINETUNING[self.task.kind].with_counts(config.task, train)
+        kind = FINETUNING[self.task.kind]
+        kind.check_training(config, train, self.strategy.num_replicas_in_sync)
+        task = kind.with_counts(config.task, train)
         config = dataclasses.replace(config, task=task)
         run_config["task"] = settings.to_dict(task)
         plan = Plan.of(config.training, len(train))
@@ -245,8 +247,9 @@ class Finetuner:
             for name, examples in self.data.dev.items()
         }
         for name, (scores, _) in parts.items():
-            if "loss" not in scores and isinstance(self.strategy, tf.distribute.OneDeviceStrategy):
-                features = self._features[f"dev {name}"]
+            features = self._features[f"dev {name}"]
+            is_alone = isinstance(self.strategy, tf.distribute.OneDeviceStrategy)
+            if "loss" not in scores and features.targets and is_alone:
                 scores["loss"] = mean_loss(model, features, config.training.batch_size)
         if not devices.is_chief(self.strategy):
             return

@@ -147,8 +147,9 @@ def resolve(
     keys = [assignment.partition("=")[0].strip() for assignment in assignments]
     # The encoder has no dropout unless the recipe or the user sets it (paper, section 4.9).
     model = start.config.replace(hidden_dropout=0.0, attention_dropout=0.0)
+    given = {**data.recipe, **recipe}
     config = settings.override(
-        FinetuneConfig(model, data.task), [f"{key}={value}" for key, value in recipe.items()]
+        FinetuneConfig(model, data.task), [f"{key}={value}" for key, value in given.items()]
     )
     config = settings.override(config, assignments)
     if "task.seq_length" not in keys:

@@ -61,6 +61,7 @@ def test_errors_and_baselines_by_hand(runs: pathlib.Path, tmp_path: pathlib.Path
     f1 = (0.7, 0.8)
     old = {"mcc": 0.5, "metric": "mcc", "baselines": {"mcc": 0.0}}
     new = {"accuracy": 0.5, "baselines": {"accuracy": 0.25}, "dev_examples": 20}
+    new |= {"references": {"BM25": {"accuracy": 0.3}}}
     results = {
         (run, "squad1"): [
             scores | {"f1": value, "standard_errors": each}
@@ -75,6 +76,7 @@ def test_errors_and_baselines_by_hand(runs: pathlib.Path, tmp_path: pathlib.Path
     assert f"| {squad} | 50.0 ± 12.5 | 50.0 | 54.2 |" in lines[2]
     assert lines[3:] == [
         "| always the same answer |  |  | 0.0 | 25.0 |  |  |",
+        "| BM25 |  |  |  | 30.0 |  |  |",
         "| dev examples |  | 1,000 | 40 | 20 |  |  |",
     ]
     paper_table.write(str(tmp_path), [run], tasks, results, run)
@@ -83,6 +85,7 @@ def test_errors_and_baselines_by_hand(runs: pathlib.Path, tmp_path: pathlib.Path
     assert [(row["run"], row["task"]) for row in rows] == [
         *((run, name) for name in ("squad1", "squad1", "cola", "rte")),
         *(("always the same answer", name) for name in ("cola", "rte")),
+        ("BM25", "rte"),
     ]
     assert [row["standard_error_f1"] for row in rows[:2]] == ["0.01", "0.03"]
     assert rows[2]["standard_error_mcc"] == "0.125"

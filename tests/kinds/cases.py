@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
@@ -40,6 +41,7 @@ class Case:
       compare: asserts that an output of another format is that of the signature `tokens`.
       texts: texts for `unlabeled`.
       more: further examples with answers, which need not fit a SavedModel's inputs.
+      of_mean: the prediction of an ensemble of a model and itself -> that of the model.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Case:
     compare: Callable[..., None] = close
     texts: Sequence[str] = TEXTS
     more: Sequence[Any] = ()
+    of_mean: Callable[[Mapping[str, Any]], Any] = dict
 
 
 def listed(values: Any) -> list:
@@ -102,6 +105,29 @@ def span(**changes: Any) -> Case:
     )
 
 
+def halved(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The vector of one of two equal models, whose vectors stand side by side."""
+    vector = np.array(answer["embedding"])
+    return {"embedding": (vector[: len(vector) // 2] * np.sqrt(2)).tolist()}
+
+
+def embedding(**changes: Any) -> Case:
+    """Texts with a teacher's vectors."""
+    task = EmbeddingSettings(
+        **{"seq_length": 32, "projection": 4, "loss": "teacher_cosine"} | changes
+    )
+    return Case(
+        "embedding",
+        task,
+        [TextExample(text, label=(number, 1, 0, -1)) for number, text in enumerate(TEXTS)],
+        TextExample,
+        {"text": TEXTS[0]},
+        lambda answer: answer["embedding"],
+        lambda row: listed(row["embedding"]),
+        of_mean=halved,
+    )
+
+
 CASES = {
     "classifier": classifier(),
     "classifier of pairs": classifier(pair=True),
@@ -148,6 +174,8 @@ CASES = {
         ],
         spans_of_served,
     ),
+    "embedding": embedding(),
+    "embedding with prompts": embedding(pooling="cls", query_prompt="it ", projection=0),
     "toy": Case(
         "ordinal",
         OrdinalSettings(seq_length=32, levels=4),

@@ -1,5 +1,6 @@
 """Questions with their options as sequences."""
 
+import dataclasses
 import re
 from collections.abc import Sequence
 
@@ -8,7 +9,7 @@ import numpy as np
 from albert_tf.runtime.arrays import ragged_ranges
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.features import Sequences, TextFeatures, pack, split_windows
+from albert_tf.tasks.features import TextFeatures, pack, split_windows
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -57,13 +58,7 @@ def featurize_choices(
     sequences = pack(first, second, task.seq_length, tokenizer.special)
     per_unit = int(counts.max()) if examples else task.num_choices
     is_option = (np.arange(per_unit) < counts[:, None]).ravel()  # [N x per_unit]
-    sequences = Sequences(
-        sequences.ids,
-        _placed(sequences.lengths, is_option),
-        _placed(sequences.first_lengths, is_option),
-        sequences.pad,
-        _placed(cut, is_option),
-    )
+    sequences = dataclasses.replace(sequences, cut=cut).at_places(is_option)
     labels = [example.label for example in examples]
     known = {} if None in labels else {"label": np.array(labels, np.int32)[unit]}
     unit = unit.astype(np.int32)
@@ -78,13 +73,6 @@ def _limits(task: MultipleChoiceSettings) -> str:
     if task.long_texts == "cut":
         return f"{whole} or {question}"
     return f"{question}, or half of {whole},"
-
-
-def _placed(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the values at the True places, and 0 at the others."""
-    placed: np.ndarray = np.zeros(len(places), values.dtype)
-    placed[places] = values
-    return placed
 
 
 def fill_blanks(question: str, option: str) -> str:

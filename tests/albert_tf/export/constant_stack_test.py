@@ -15,7 +15,8 @@ from albert_tf.models.layers.shared_stack import SharedStack
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
-from albert_tf.tasks.pretrained.embedding import EmbeddingModule
+from albert_tf.tasks.embedding.model import EmbeddingModel, EmbeddingSettings
+from albert_tf.tasks.embedding.module import EmbeddingModule
 from albert_tf.tasks.pretrained.fill_mask import FillMaskModule
 
 NEW = {"norm": "pre", "positions": "rotary", "ffn": "gated"}
@@ -85,7 +86,8 @@ def test_masks_and_embeddings(tiny, small_tokenizer):
 
     def answers() -> list[tf.Tensor]:
         fill_mask = FillMaskModule(pretrainer, small_tokenizer)
-        embedding = EmbeddingModule(pretrainer.encoder, small_tokenizer)
+        model = EmbeddingModel(pretrainer.encoder, EmbeddingSettings())
+        embedding = EmbeddingModule(model, small_tokenizer)
         texts = tf.constant(["the [MASK] of it", "a word"])
         return [
             fill_mask.signatures()["serving_default"](texts)["probabilities"],

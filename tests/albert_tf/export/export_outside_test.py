@@ -22,8 +22,9 @@ from albert_tf.export.saved_model import save
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.classifier.module import ClassifierModule
+from albert_tf.tasks.embedding.model import EmbeddingModel, EmbeddingSettings
+from albert_tf.tasks.embedding.module import EmbeddingModule
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.pretrained.embedding import EmbeddingModule
 from albert_tf.tasks.pretrained.encoder import load_encoder_module
 from albert_tf.tasks.pretrained.preprocessing import PreprocessingModule
 
@@ -58,8 +59,8 @@ def export(tiny, exports, pretrained, small_tokenizer, tmp_path_factory):
         elif name in ("encoder", "fill_mask"):
             return str(exports / name / "1"), IDS if name == "encoder" else inputs
         elif name == "embedding":
-            encoder = AlbertEncoder(tiny).create_weights()
-            module = EmbeddingModule(encoder, small_tokenizer)
+            model = EmbeddingModel(AlbertEncoder(tiny), EmbeddingSettings()).create_weights()
+            module = EmbeddingModule(model, small_tokenizer)
         else:
             assert name == "preprocessing"
             module = PreprocessingModule(small_tokenizer, 40)

@@ -16,14 +16,13 @@ from albert_tf.tasks.classifier.model import SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.pretrained.embedding import EmbeddingModule
 from albert_tf.tasks.pretrained.fill_mask import FillMaskModule
 from albert_tf.tasks.pretrained.preprocessing import PreprocessingModule
 from tests.kinds.cases import CASES
 
 OF_CLASSIFIER = ["classify", "depth_1", "early_exit"]  # its signatures beside serving_default
 KEYS = [key for key in CASES if key != "toy"]
-NAMES = [*KEYS, *OF_CLASSIFIER, "embedding", "fill_mask", "preprocessing"]
+NAMES = [*KEYS, *OF_CLASSIFIER, "fill_mask", "preprocessing"]
 # Each of these is like one that is not.
 SLOW = [key for key in KEYS if key.startswith("classifier of ")]
 SLOW += ["multi_label", "regressor", "span", "classify", "depth_1"]
@@ -66,8 +65,6 @@ def signature(tiny, small_tokenizer):
             task = CASES.get(name, CASES["classifier"]).settings
             model = KINDS[task.kind].model(AlbertEncoder(one), task).create_weights()
             return KINDS[task.kind].module(model, small_tokenizer, ExportSettings())
-        if name == "embedding":
-            return EmbeddingModule(AlbertEncoder(one).create_weights(), small_tokenizer)
         if name == "fill_mask":
             return FillMaskModule(AlbertPretrainer(one).create_weights(), small_tokenizer)
         return PreprocessingModule(small_tokenizer, 32)

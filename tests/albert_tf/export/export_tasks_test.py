@@ -13,6 +13,8 @@ from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
+from albert_tf.tasks.embedding.model import EmbeddingModel, EmbeddingSettings
+from albert_tf.tasks.embedding.module import EmbeddingModule
 from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.kinds import KINDS
@@ -22,7 +24,6 @@ from albert_tf.tasks.multiple_choice.features import fill_blanks as fill
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceModel, MultipleChoiceSettings
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule, fill_blanks
 from albert_tf.tasks.predictor import predict
-from albert_tf.tasks.pretrained.embedding import EmbeddingModule
 
 TEXTS = ("the value", "", "of the object " * 30, "one, two", " \t", "a\0b", "naïve “x” 漢字 🙂")
 OTHERS = ("a", "x", "", "three of the objects in the sequence of the objects", "b", "c", "d")
@@ -188,7 +189,8 @@ class TestEmbedding:
     @pytest.mark.parametrize("pooling", ["mean", "cls"])
     def test_vectors(self, tiny, small_tokenizer, load, pooling):
         encoder = AlbertEncoder(tiny).create_weights()
-        module = load(EmbeddingModule(encoder, small_tokenizer, pooling))
+        task = EmbeddingSettings(seq_length=tiny.max_positions, pooling=pooling)
+        module = load(EmbeddingModule(EmbeddingModel(encoder, task), small_tokenizer))
         vectors = module.signatures["serving_default"](text=tf.constant(TEXTS))["embedding"]
         special = small_tokenizer.special
         for text, vector in zip(TEXTS, vectors, strict=True):
@@ -205,7 +207,21 @@ class TestEmbedding:
                 if pooling == "cls"
                 else tf.reduce_mean(outputs["sequence_output"][0], axis=0)
             )
-            np.testing.assert_allclose(vector, wanted, atol=1e-5)
+            np.testing.assert_allclose(vector, wanted / np.linalg.norm(wanted), atol=1e-5)
+
+    def test_prompts(self, tiny, small_tokenizer, load):
+        task = EmbeddingSettings(query_prompt="it, ", passage_prompt="the ")
+        model = EmbeddingModel(AlbertEncoder(tiny), task).create_weights()
+        signatures = load(EmbeddingModule(model, small_tokenizer)).signatures
+        plain, query, passage = (
+            signatures[name](text=tf.constant(texts))["embedding"]
+            for name, texts in (
+                ("serving_default", ["it, a list", "the a list"]),
+                ("query", ["a list"]),
+                ("passage", ["a list"]),
+            )
+        )
+        np.testing.assert_allclose(plain, tf.concat([query, passage], 0), atol=1e-6)
 
 
 class TestMultipleChoice:

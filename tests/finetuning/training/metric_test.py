@@ -10,6 +10,7 @@ import tensorflow as tf
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.embedding.examples import SearchExample
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import DATASETS
@@ -19,7 +20,7 @@ from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.starting_point import StartingPoint
 
 SPAN = {"answer": "b", "n_best": [{"text": "b"}], "null_score": 0.5}
-# kind -> examples and predictions, half of which are right.
+# kind or task -> examples and predictions, half of which are right.
 ANSWERS: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
     "classifier": (
         [TextExample("", "", label) for label in (0, 1)],
@@ -41,6 +42,14 @@ ANSWERS: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
         [TokenExample("a b", None, ((0, 1, label),)) for label in "xy"],
         [{"entities": [{"start": 0, "end": 1, "label": "x"}]}] * 2,
     ),
+    "embedding": (
+        [SearchExample(text, label=(("x", 1.0),)) for text in "ab"],
+        [{"ranking": [["x", 0.9]]}, {"ranking": [["y", 0.9]]}],
+    ),
+    "sts": (
+        [TextExample("", "", label) for label in (0.0, 1.0, 2.0)],
+        [{"score": score} for score in (0.1, 0.9, 0.5)],
+    ),
     "span": (
         [SpanExample("", "a b", "1", ((2, "b"),)), SpanExample("", "a b", "2", ((0, "a"),))],
         [SPAN, SPAN],
@@ -51,7 +60,7 @@ ANSWERS: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
 @pytest.mark.parametrize("name", DATASETS)
 def test_every_metric_is_among_the_scores(name: str):
     task = DATASETS[name]
-    examples, predictions = ANSWERS[task.kind]
+    examples, predictions = ANSWERS.get(name) or ANSWERS[task.kind]
     scores = task.score(predictions, examples)
     assert set(task.metrics) <= set(scores)
     assert all(isinstance(scores[metric], float) for metric in task.metrics)

@@ -1,0 +1,148 @@
+"""Embedding of texts with a run, an encoder or an export."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.models.checkpoints import EXTRAS, is_saved_model
+from albert_tf.runtime import pretrained
+from albert_tf.runtime.arguments import list_of
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.embedding.kind import Embedding
+from albert_tf.tasks.embedding.model import EmbeddingSettings
+from albert_tf.tasks.embedding.module import EmbeddingModule
+from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.training.progress import Progress
+
+MANY = 1000  # texts, from which progress is shown
+
+
+class Embedder:
+    """Texts to vectors of length 1; see `load_embedder`.
+
+    Attributes:
+      task: the `task` section of the run, or the defaults.
+      is_untrained: True for an encoder that was not trained for embeddings.
+      dimension: D, the width of the vectors.
+    """
+
+    def __init__(self, path: str) -> None:
+        path = pretrained.locate(path)
+        found = _exported(path) if is_saved_model(path) else None
+        if found is not None:
+            self._model, self.task = found
+            signature = self._model.signatures["serving_default"]
+            self.dimension = int(signature.structured_outputs["embedding"].shape[1])
+            self._serve, self.is_untrained = lambda text: signature(text=text), False
+        else:
+            model = Embedding().load(path)
+            self._model, self.task = EmbeddingModule(model, load_tokenizer(path)), model.task
+            self._serve = self._model.signatures()["serving_default"]
+            self.dimension, self.is_untrained = model.dimension, model.is_untrained
+        if self.is_untrained:
+            print(
+                f"note: {path} was not trained for embeddings: its vectors are means of hidden "
+                "states, whose cosines are high for any two texts. Train it with finetuning.train "
+                "--task=embedding.",
+                file=sys.stderr,
+            )
+
+    def __call__(
+        self,
+        texts: Iterable[str],
+        batch_size: int = 32,
+        prompt: str = "",
+        show_progress_bar: bool | None = None,
+    ) -> np.ndarray:
+        """Return the vectors of texts, float32 [N, D], in their order.
+
+        Args:
+          texts: a list or another iterable of strings.
+          batch_size: the number of texts that are computed together; they are of similar length.
+          prompt: what to put before each text.
+          show_progress_bar: show the progress. None: for more than 1,000 texts.
+
+        Raises:
+          InputError: `texts` is a single string, or contains other values, or `batch_size` is not
+            positive.
+        """
+        texts = list_of(str, texts, "an embedder takes a list of strings.")
+        if batch_size < 1:
+            raise InputError(f"`batch_size` must be positive. Received: {batch_size}.")
+        if not texts:
+            return np.zeros([0, self.dimension], np.float32)
+        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        shows = len(texts) > MANY if show_progress_bar is None else show_progress_bar
+        parts: list[np.ndarray] = []
+        with Progress("texts", len(texts)) if shows else contextlib.nullcontext() as progress:
+            for begin in range(0, len(texts), batch_size):
+                rows = order[begin : begin + batch_size]
+                batch = tf.constant([prompt + texts[row] for row in rows])
+                parts.append(self._serve(batch)["embedding"].numpy())
+                if progress:
+                    progress.advance(len(rows))
+        vectors = np.empty([len(texts), self.dimension], np.float32)
+        vectors[order] = np.concatenate(parts)
+        return vectors
+
+    def encode(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
+        """Return the vectors of texts, or the vector [D] of a single string.
+
+        `options` are those of a call.
+        """
+        if isinstance(sentences, str):
+            return self([sentences], **options)[0]
+        return self(sentences, **options)
+
+    def encode_query(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
+        """Do the same as `encode` with the prompt of queries."""
+        return self.encode(sentences, **{"prompt": self.task.query_prompt} | options)
+
+    def encode_document(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
+        """Do the same as `encode` with the prompt of passages."""
+        return self.encode(sentences, **{"prompt": self.task.passage_prompt} | options)
+
+    def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:
+        """Return the vectors of passages as lists, as LangChain's interface has it."""
+        return self.encode_document(list(texts)).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of a query as a list."""
+        return self.encode_query(text).tolist()
+
+
+def _exported(path: str) -> tuple[Any, EmbeddingSettings] | None:
+    """Return an export of this kind, and the settings of its run; None if it is of another kind."""
+    import tensorflow_text  # noqa: F401  registers the operations of exports
+
+    loaded = tf.saved_model.load(path)
+    if {*loaded.signatures["serving_default"].structured_outputs} != {Embedding.name}:
+        return None
+    run, kind = RunDir(os.path.join(path, EXTRAS)), Embedding()
+    task = kind.settings_of(run) if run.kind() == kind.name else EmbeddingSettings()
+    return loaded, task
+
+
+def load_embedder(path: str) -> Embedder:
+    """Load a model that turns texts into vectors of length 1.
+
+    >>> embedder = albert_tf.load_embedder("albert-mini-en")
+    >>> embedder(["The river flooded.", "Ships sail."]).shape
+    (2, 384)
+
+    Args:
+      path: a run of `finetuning.train --task=embedding`, an export of the kind `embedding`, or any
+        encoder: a pretraining run, a converted folder, an exported encoder or the name of an
+        included model, which are not trained for this.
+
+    Raises:
+      InputNotFoundError: there is no model at `path`.
+      InputError: `path` is an export of another kind, or a file is damaged.
+    """
+    return Embedder(path)

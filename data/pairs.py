@@ -1,0 +1,104 @@
+r"""Write pairs of texts that belong together, from a corpus without labels, to train embeddings on.
+
+    python -m data.pairs --corpus=text:'corpus/*.txt' --output=faq/train.jsonl
+
+Each line of --output is an object with `text_a` and `text_b`, as `finetuning.train
+--task=embedding` reads it. --kind=neighbors pairs a passage with the following one, crops two
+random crops of the same part of a document, headings a heading with the passage below it. Sentences
+that equal one in the files of --exclude, such as those of a test set, are dropped and counted.
+"""
+
+import collections
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Annotated
+
+from albert_tf.runtime import commands, keyed_random
+from albert_tf.runtime.bounds import POSITIVE, at_least, between, one_of
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files.text_files import lines_of
+from albert_tf.training.progress import Progress
+from data.corpora.corpus import read_documents
+from data.corpora.passage_pairs import KINDS, comparable
+
+
+@dataclasses.dataclass(frozen=True)
+class PairsOptions(commands.CommandOptions):
+    """The command line of `data.pairs`."""
+
+    corpus: str = commands.option("the corpus, e.g. text:'corpus/*.txt'", path=True)
+    output: str = commands.option("the file of JSON lines to write", path=True)
+    kind: Annotated[str, one_of(*KINDS)] = commands.option(", ".join(KINDS), "neighbors")
+    max_words: Annotated[int, at_least(2)] = commands.option("the most words of a passage", 64)
+    min_words: Annotated[int, POSITIVE] = commands.option(
+        "the fewest words of a passage or crop", 5
+    )
+    max_pairs: Annotated[int | None, POSITIVE] = commands.option("stop after as many", None)
+    exclude: tuple[str, ...] = commands.option(
+        "a file of texts, one a line, whose sentences are dropped; may be repeated", (), path=True
+    )
+    document_boundary: str = commands.option(
+        "what separates documents: blank_line, file or regex:RE, whose line is dropped",
+        "blank_line",
+    )
+    errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
+    seed: Annotated[int, between("[0, 2^31)")] = commands.option("the seed of crops", 0)
+    dry_run: bool = commands.option("check the options, and that the files can be read", False)
+
+
+def main(options: PairsOptions) -> None:
+    """Write the pairs that `options` describe.
+
+    Raises:
+      InputError: the corpus has none, or a file cannot be read or written.
+    """
+    outputs.require_file(options.output, "--output")
+    excluded = {
+        comparable(line) for path in options.exclude for _, line in lines_of(path, "--exclude")
+    } - {""}
+    counts: collections.Counter[str] = collections.Counter()
+    pairs = _pairs(options, excluded, counts)
+    if options.dry_run:
+        next(pairs, None)
+        print(f"{options.corpus} can be read; {len(excluded):,} sentences are excluded")
+        return
+    with outputs.new_file(options.output) as partial, open(partial, "w", encoding="utf-8") as file:
+        with Progress("pairs", options.max_pairs) as progress:
+            for first, second in pairs:
+                row = {"text_a": first, "text_b": second}
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                counts["pairs"] += 1
+                progress.advance(1)
+        if not counts["pairs"]:
+            raise InputError(
+                f"--corpus={options.corpus} has no pairs of --kind={options.kind}. Pass another "
+                "kind, or a smaller --min_words."
+            )
+    print(
+        f"{options.output}: {counts['pairs']:,} pairs of {counts['documents']:,} documents; "
+        f"{counts['excluded']:,} sentences dropped that are in --exclude"
+    )
+
+
+def _pairs(
+    options: PairsOptions, excluded: set[str], counts: collections.Counter[str]
+) -> Iterator[tuple[str, str]]:
+    documents = read_documents(options.corpus, options.document_boundary, options.errors)
+    written = 0
+    for number, document in enumerate(documents):
+        every = list(document.sentences)
+        kept = [each for each in every if not excluded or comparable(each) not in excluded]
+        counts["documents"] += 1
+        counts["excluded"] += len(every) - len(kept)
+        key = keyed_random.stream_key(options.seed, keyed_random.CROPS, number)
+        for pair in KINDS[options.kind](kept, options.max_words, options.min_words, key):
+            yield pair
+            written += 1
+            if written == options.max_pairs:
+                return
+
+
+if __name__ == "__main__":
+    commands.run(main, PairsOptions, __doc__)

@@ -1,0 +1,1 @@
+"""Texts, pairs, scored pairs and searches for embeddings."""

@@ -1,0 +1,181 @@
+"""Training data of embeddings, with a dev part that is a search or has scored pairs."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files.compression import format_of
+from albert_tf.tasks.embedding.examples import ContrastExample, Corpus, SearchExample
+from albert_tf.tasks.embedding.model import EmbeddingSettings
+from albert_tf.tasks.examples import TextExample
+from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
+from finetuning.datasets.embeddings import beir
+from finetuning.datasets.embeddings.pair_tables import examples_of
+from finetuning.datasets.embeddings.teacher_vectors import with_vectors
+from finetuning.datasets.scores import metrics, ranking_metrics
+from finetuning.datasets.selection import limited, with_dev
+from finetuning.datasets.tables.part_files import find
+from finetuning.datasets.tables.table_files import FORMATS, open_table
+
+# Dropout for reading a text twice (SimCSE), if nothing else is set.
+_SIMCSE = {"model.hidden_dropout": 0.1, "model.attention_dropout": 0.1}
+
+
+class EmbeddingData(Dataset):
+    """Texts, pairs, texts with negatives, or scored pairs to train on, and searches as dev part.
+
+    A part is a table (see `examples_of` of `pair_tables`), or qrels/PART.tsv of a folder in BEIR's
+    layout. In a dev part that is a table of pairs, the first texts are queries for their second
+    texts among those of all pairs and the negatives. Beside the training texts there may be a
+    teacher's vectors (`teacher_vectors`).
+    """
+
+    kind: str = "embedding"
+    metrics: tuple[str, ...] = ranking_metrics.METRICS
+    options = ("text_column", "label_column")
+    name = "embedding"
+    unquoted = False
+
+    def read(self, source: Source) -> Data:
+        """Read the training and dev examples."""
+        parts = {"dev": lambda: self.examples(source, "dev")}
+        train, dev = with_dev(source, self.examples(source, "train"), parts)
+        train = limited(source, train)
+        task = _section_of(train)
+        found = {name: self.measured(examples) for name, examples in dev.items()}
+        return Data(task, train, found, _SIMCSE if task.loss == "simcse" else {})
+
+    def read_part(self, source: Source, part: str, task: Any) -> Sequence[TextExample]:
+        """Read the examples of a part; of the training part as they are trained on."""
+        require_section(self.name, task, kind="embedding")
+        examples = self.examples(source, part)
+        are_texts = all(each.second is None for each in examples)
+        return examples if part == "train" or are_texts else self.measured(examples)
+
+    def examples(self, source: Source, part: str) -> Sequence[TextExample]:
+        """Return the examples of a part as its files have them."""
+        if source.tfds:
+            raise InputError("--tfds must not be set for embeddings, which are read from files.")
+        folder = source.data_dir or ""
+        if beir.has_part(folder, part):
+            searches = beir.read_searches(folder, part)
+            return _pairs_of(searches) if part == "train" else searches
+        path = find(folder, [part + end for end in FORMATS])
+        unquoted = self.unquoted and format_of(path) == ".tsv"
+        table = open_table(path, quotes_are_text=unquoted, optional=("negatives",))
+        examples = examples_of(table, source.reading)
+        vectors = os.path.join(folder, f"{part}.vectors")
+        return with_vectors(examples, vectors, path) if os.path.exists(vectors) else examples
+
+    def measured(self, examples: Sequence[TextExample]) -> Sequence[TextExample]:
+        """Return the examples of a dev part as they are scored: as searches.
+
+        Raises:
+          InputError: they are scored pairs, or single texts.
+        """
+        if all(isinstance(each, SearchExample) for each in examples):
+            return examples
+        if any(each.second is None for each in examples):
+            raise InputError(
+                f"--task={self.name}: a dev part must hold pairs, with which vectors are scored. "
+                "Received: single texts. Add pairs, or a folder in BEIR's layout."
+            )
+        if any(each.label is not None for each in examples):
+            raise InputError(
+                f"--task={self.name}: a dev part must hold pairs without scores. Received: scored "
+                "pairs. Pass --task=sts, whose metrics are those of scored pairs."
+            )
+        return _search_of(examples)
+
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
+        """Return the metrics of the rankings."""
+        rankings = [[name for name, _ in each["ranking"]] for each in predictions]
+        metrics.require_known(examples)
+        return ranking_metrics.score_rankings(rankings, [dict(each.label) for each in examples])
+
+    def answer(self, prediction: Prediction) -> str:
+        """Return the id of the first document."""
+        return prediction["ranking"][0][0]
+
+
+class Similarity(EmbeddingData):
+    """The same with scored pairs as dev part, by default in the columns of STS-B.
+
+    As in GLUE's files, quotes are text in a .tsv.
+    """
+
+    metrics = ("spearman", "pearson")
+    name = "sts"
+    unquoted = True
+
+    def measured(self, examples: Sequence[TextExample]) -> Sequence[TextExample]:
+        """Return the examples of a dev part, which are scored pairs.
+
+        Raises:
+          InputError: they are not.
+        """
+        if any(each.label is None or each.second is None for each in examples):
+            raise InputError(
+                "--task=sts: a dev part must hold pairs with scores. Received: examples without. "
+                "Add the column score, or pass --task=embedding."
+            )
+        return examples
+
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
+        """Return the correlations of cosines and scores."""
+        return Dataset.score(self, predictions, examples)
+
+    def number(self, prediction: Prediction) -> float:
+        """Return the cosine."""
+        return prediction["score"]
+
+    def answer(self, prediction: Prediction) -> str:
+        """Return the cosine."""
+        return str(prediction["score"])
+
+
+def _section_of(train: Sequence[TextExample]) -> EmbeddingSettings:
+    """Return the default section for training examples."""
+    first = train[0]
+    if first.second is None:
+        if first.label is None:
+            return EmbeddingSettings(loss="simcse")
+        width = len(np.asarray(first.label))
+        return EmbeddingSettings(loss="teacher_cosine", projection=width)
+    if first.label is None:
+        return EmbeddingSettings()
+    scores = [each.label for each in train]
+    if min(scores) == max(scores):
+        raise InputError(
+            f"The training pairs must have different scores. Received: only {scores[0]:.4g}."
+        )
+    return EmbeddingSettings(loss="cosent", lowest_score=min(scores), highest_score=max(scores))
+
+
+def _search_of(examples: Sequence[TextExample]) -> list[SearchExample]:
+    """Return the searches in pairs: a query for each different first text."""
+    documents = dict.fromkeys(text for each in examples for text in each.texts[1:])
+    ids = {text: str(number) for number, text in enumerate(documents, 1)}
+    corpus = Corpus(tuple(ids.values()), tuple(ids))
+    relevant: dict[str, dict[str, float]] = {}
+    for each in examples:
+        relevant.setdefault(each.first, {})[ids[str(each.second)]] = 1.0
+    return [
+        SearchExample(query, label=tuple(found.items()), id=str(number), corpus=corpus)
+        for number, (query, found) in enumerate(relevant.items(), 1)
+    ]
+
+
+def _pairs_of(searches: Sequence[SearchExample]) -> list[TextExample]:
+    """Return each query with each of its relevant documents."""
+    corpus = searches[0].corpus
+    texts = dict(zip(corpus.ids, corpus.texts, strict=True))
+    return [
+        ContrastExample(each.first, texts[name])
+        for each in searches
+        for name, grade in each.label or ()
+        if grade > 0
+    ]

@@ -1,0 +1,103 @@
+"""Tables of texts, pairs, contrasts and scored pairs; their header says which they hold."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.embedding.examples import ContrastExample
+from albert_tf.tasks.examples import TextExample
+from finetuning.datasets.dataset import Reading
+from finetuning.datasets.tables.table_files import Table
+from finetuning.datasets.text_classification import PAIR, SINGLE
+
+PAIRS = (
+    PAIR,
+    ("sentence1", "sentence2"),
+    ("query", "passage"),
+    ("query", "positive"),
+    ("anchor", "positive"),
+)
+LIST = "negatives"  # in JSON lines
+_SCORE = "score"
+_NEGATIVE = re.compile(r"negative(_?\d+)?")
+
+
+def examples_of(table: Table, reading: Reading) -> list[TextExample]:
+    """Return the examples of a table.
+
+    They are texts (`text`), or pairs of one of `PAIRS`, which may have a score (`score`, or the
+    column of labels), or negatives: the columns `negative`, `negative_1`, ..., of which cells may
+    be empty, or in JSON lines a list `negatives`.
+
+    Raises:
+      InputError: the header names neither, or a row is invalid or has a score and negatives.
+    """
+    texts = _text_columns(table, reading)
+    scores = [name for name in (reading.label_column, _SCORE) if name in table.columns][:1]
+    negatives = [name for name in table.columns if _NEGATIVE.fullmatch(name)]
+    if LIST in table.columns:
+        negatives.append(LIST)
+    if len(texts) == 1:
+        rows = table.select(texts)
+        return [TextExample(first) for _, (first,) in rows]
+    if scores:
+        return [*_scored(table, texts, scores[0], negatives)]
+    return [*_contrasts(table, texts, negatives)]
+
+
+def _scored(
+    table: Table, texts: Sequence[str], score: str, negatives: Sequence[str]
+) -> Iterator[TextExample]:
+    rows = table.select((*texts, score, *negatives), unchecked=negatives)
+    for location, (a, b, number, *others) in rows:
+        if any(others):
+            raise InputError(
+                f"{location}: a row must not have both a score and negatives. Received: "
+                f"`{score}` {number} and negatives. Make a file of each."
+            )
+        yield TextExample(a, b, _number(number, location, score))
+
+
+def _text_columns(table: Table, reading: Reading) -> tuple[str, ...]:
+    if reading.text_column:
+        return reading.text_column
+    names = set(table.columns)
+    found = [each for each in (SINGLE, *PAIRS) if names.issuperset(each)]
+    if len(found) != 1:
+        raise InputError(
+            f"{table.path}:1: the header must name {SINGLE[0]}, or one of the pairs "
+            f"{', '.join(' and '.join(pair) for pair in PAIRS)}. Received: {list(table.columns)}. "
+            "Rename the columns, or pass --text_column."
+        )
+    return found[0]
+
+
+def _contrasts(
+    table: Table, texts: Sequence[str], negatives: Sequence[str]
+) -> Iterator[TextExample]:
+    for location, (a, b, *others) in table.select((*texts, *negatives), unchecked=negatives):
+        found: list[Any] = []
+        for name, value in zip(negatives, others, strict=True):
+            found += (value if name == LIST else [value]) or []
+        given = tuple(each for each in found if each not in (None, ""))
+        if wrong := [each for each in given if not (isinstance(each, str) and each.strip())]:
+            raise InputError(
+                f"{location}: negatives must be texts that are not blank. Received: {wrong[0]!r}. "
+                "Correct or remove it."
+            )
+        yield ContrastExample(a, b, negatives=given)
+
+
+def _number(text: str, location: str, column: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(
+            f"{location}: `{column}` must be a number, how alike the texts are. Received: "
+            f"{text!r}. Correct or remove the row, or rename a column that holds something else."
+        )
+    return number

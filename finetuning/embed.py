@@ -1,0 +1,124 @@
+r"""Store a teacher's vectors of the training texts of embeddings, in DATA_DIR/train.vectors.
+
+    python -m finetuning.embed --teacher=runs/large --data_dir=texts
+    python -m finetuning.train --task=embedding --data_dir=texts --init=albert-mini-en \
+        --run_dir=runs/small
+
+--teacher is whatever `albert_tf.load_embedder` takes, or a folder of sentence-transformers (which
+must be installed). The vectors are float16 and mapped from their file, so that millions do not fill
+the memory. If the command is interrupted, run it again: it continues after the last complete chunk.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import numpy as np
+
+import albert_tf
+from albert_tf.runtime import commands, pretrained
+from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
+from albert_tf.training.progress import Progress
+from finetuning.datasets.dataset import Source
+from finetuning.datasets.embeddings.embedding_data import EmbeddingData
+from finetuning.datasets.embeddings.teacher_vectors import TEXTS, VECTORS, digest_of
+
+CHUNK = 4096  # texts between two points from which the command can continue
+_DONE = f"{outputs.MARK}_done"
+Teacher = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors [N, D]
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbedOptions(commands.CommandOptions):
+    """The command line of `finetuning.embed`."""
+
+    teacher: str = commands.option("the model whose vectors to store", path=True)
+    data_dir: str = commands.option("the folder with train.tsv, .csv or .jsonl", path=True)
+    prompt: str = commands.option("what to put before each text", "")
+    batch_size: Annotated[int, POSITIVE] = commands.option("texts per batch", 32)
+    dry_run: bool = commands.option("read the texts and load the teacher only", False)
+
+
+def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
+    """Store the vectors that `options` describe.
+
+    Raises:
+      InputError: the texts are pairs, the teacher cannot be loaded, a vector is not of finite
+        numbers, or there are vectors already.
+    """
+    folder = os.path.join(options.data_dir, "train.vectors")
+    outputs.require_new(folder, "--data_dir")
+    examples = EmbeddingData().examples(Source(options.data_dir), "train")
+    if any(each.second is not None for each in examples):
+        raise InputError(
+            f"--data_dir={options.data_dir} must hold single texts, in a column text. Received: "
+            "pairs."
+        )
+    texts = [each.first for each in examples]
+    teacher = _teacher(options)
+    width = teacher(texts[:1]).shape[1]
+    if options.dry_run:
+        print(f"{len(texts):,} texts, vectors of width {width}")
+        return
+    about = {"count": len(texts), "width": width, "sha256": digest_of(texts)}
+    about |= {"teacher": os.path.abspath(options.teacher), "prompt": options.prompt}
+    with outputs.new_folder(folder, "--data_dir", repr(about)) as partial:
+        _store(teacher, texts, width, partial, chunk)
+        outputs.write_json(os.path.join(partial, TEXTS), about)
+    print(f"{folder}: {len(texts):,} vectors of width {width}")
+
+
+def _store(teacher: Teacher, texts: Sequence[str], width: int, folder: str, chunk: int) -> None:
+    """Write the vectors to a folder that may hold those of an interrupted call."""
+    path, done_path = os.path.join(folder, VECTORS), os.path.join(folder, _DONE)
+    done = 0
+    if os.path.isfile(done_path):
+        with open(done_path, encoding="ascii") as file:
+            done = int(file.read())
+        vectors = np.lib.format.open_memmap(path, "r+")
+    else:
+        vectors = np.lib.format.open_memmap(path, "w+", np.float16, (len(texts), width))
+    with Progress("texts", len(texts), done) as progress:
+        for begin in range(done, len(texts), chunk):
+            with np.errstate(over="ignore"):  # checked below
+                rows = teacher(texts[begin : begin + chunk]).astype(np.float16)
+            is_finite = np.isfinite(rows).all(axis=1)
+            if not is_finite.all():
+                row = begin + int(np.argmin(is_finite))
+                raise InputError(
+                    f"--teacher: the vector of text {row:,}, counted from 0, must be of finite "
+                    f"numbers in float16. The text: {texts[row][:80]!r}. Leave it out."
+                )
+            vectors[begin : begin + len(rows)] = rows
+            vectors.flush()
+            outputs.write_bytes(done_path, str(begin + len(rows)).encode())
+            progress.advance(len(rows))
+
+
+def _teacher(options: EmbedOptions) -> Teacher:
+    path = pretrained.locate(options.teacher)
+    if not os.path.isfile(os.path.join(path, "modules.json")):
+        embedder = albert_tf.load_embedder(path)
+        return lambda texts: embedder(
+            texts, options.batch_size, options.prompt, show_progress_bar=False
+        )
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ModuleNotFoundError:
+        raise InputError(
+            f"--teacher={path} is a folder of sentence-transformers, which needs this package. Run "
+            "pip install sentence-transformers."
+        ) from None
+    model = SentenceTransformer(path)
+    return lambda texts: model.encode(
+        [options.prompt + text for text in texts],
+        batch_size=options.batch_size,
+        show_progress_bar=False,
+    )
+
+
+if __name__ == "__main__":
+    commands.run(main, EmbedOptions, __doc__)

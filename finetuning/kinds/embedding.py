@@ -1,0 +1,170 @@
+"""Embeddings in fine-tuning."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.report_text import MIN_EXAMPLES
+from albert_tf.tasks.embedding.examples import SearchExample
+from albert_tf.tasks.embedding.model import EmbeddingSettings
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds import KINDS
+from finetuning.datasets.dataset import Data, Dataset, Prediction
+from finetuning.datasets.text_classification import PAIR, SINGLE
+from finetuning.kinds.baselines import word_search
+from finetuning.kinds.cards import mistakes
+from finetuning.kinds.kind import FinetuningKind, deviation, text_of
+from finetuning.kinds.text_kind import shown
+
+# Value of `task.loss` -> the training examples that it needs, in words.
+_NEEDS = {
+    "in_batch": "pairs of texts, or texts with negatives, without scores",
+    "cosine": "pairs of texts with scores",
+    "cosent": "pairs of texts with scores",
+    "simcse": "single texts",
+    "teacher_cosine": "single texts with a teacher's vectors",
+    "teacher_squared": "single texts with a teacher's vectors",
+}
+
+
+class Embedding(FinetuningKind[EmbeddingSettings]):
+    """A vector for each text."""
+
+    kind = KINDS["embedding"]
+    hub_task = "sentence-similarity"
+
+    def expected_line(self, task: EmbeddingSettings) -> str:
+        """Return a description of a valid line."""
+        return (
+            "A line must be a text without tabs, two texts separated by a tab, or a JSON object "
+            "with the key text, or text_a and text_b."
+        )
+
+    def of_cells(self, cells: Sequence[str], task: EmbeddingSettings) -> TextExample:
+        """Return the text or the pair in the cells of a line."""
+        if len(cells) > 2:
+            raise ValueError
+        return TextExample(*cells)
+
+    def of_json(
+        self, row: Mapping[str, Any], task: EmbeddingSettings, columns: Sequence[str]
+    ) -> TextExample:
+        """Return the example in an object with text, or with text_a and text_b."""
+        names: Sequence[str] = PAIR if PAIR[0] in row or PAIR[1] in row else SINGLE
+        if columns and columns[0] in row:
+            names = columns
+        return TextExample(*(text_of(row, name) for name in names))
+
+    def constant_answer(self, data: Data) -> None:
+        """Return None: a constant orders nothing."""
+        return None
+
+    def card_sections(
+        self,
+        task: EmbeddingSettings,
+        predictions: Sequence[Prediction],
+        examples: Sequence[TextExample],
+    ) -> list[str]:
+        """Return the pairs whose rank by cosine is furthest from that by score, or bad searches."""
+        if examples and isinstance(examples[0], SearchExample):
+            return mistakes.worst(_searches(predictions, examples))
+        return mistakes.worst(_pairs(predictions, examples))
+
+    def is_table_row(self, example: Any) -> bool:
+        """Return False for a query, which is no row of the part's own table."""
+        return not isinstance(example, SearchExample)
+
+    def by_name(self, example: dict[str, Any], task: EmbeddingSettings) -> dict[str, Any]:
+        """Return the fields of an example, of a query without the corpus."""
+        return {name: value for name, value in example.items() if name != "corpus"}
+
+    def standard_errors(
+        self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
+    ) -> dict[str, float]:
+        """Return the standard errors; for searches, whose scores are means over the queries."""
+        count = len(examples)
+        if count < MIN_EXAMPLES or not isinstance(examples[0], SearchExample):
+            return super().standard_errors(dataset, predictions, examples)
+        rows = [
+            dataset.score([prediction], [example])
+            for prediction, example in zip(predictions, examples, strict=True)
+        ]
+        return {name: deviation(rows, name) / math.sqrt(count) for name in dataset.metrics}
+
+    def references(self, examples: Sequence[Any]) -> Mapping[str, Sequence[Prediction]]:
+        """Return what words alone predict: TF-IDF and, for searches, BM25."""
+        return word_search.predictions(examples)
+
+    def check_training(self, config: Any, train: Features, replicas: int) -> None:
+        """Check the examples, the number of negatives, the dropout, and the width of vectors.
+
+        Raises:
+          ConfigError: they do not fit `task.loss`.
+        """
+        task, model, batch = config.task, config.model, config.training.batch_size
+        loss = f"`task.loss` {task.loss}"
+        if "label" not in train.targets:
+            raise ConfigError(
+                f"{loss} needs {_NEEDS[task.loss]} as training examples. Received: others. Set "
+                "another loss, or none: the default is one that the training part allows."
+            )
+        if task.is_contrastive and batch // replicas < 2:
+            raise ConfigError(
+                f"{loss} takes negatives from the batch, so `training.batch_size` must be at least "
+                f"2 for each replica. Received: {batch} for {replicas}."
+            )
+        dropout = (model.hidden_dropout, model.attention_dropout, task.dropout)
+        if task.loss == "simcse" and not any(dropout):
+            raise ConfigError(
+                f"{loss} needs dropout, without which a text has the same vector twice. Received: "
+                "0. Set model.hidden_dropout=0.1 and model.attention_dropout=0.1."
+            )
+        width = task.projection or model.hidden_size
+        if task.loss.startswith("teacher") and train.targets["label"].shape[1] != width:
+            raise ConfigError(
+                f"{loss} needs vectors of the teacher's width, {train.targets['label'].shape[1]}. "
+                f"Received: {width}. Set task.projection to the teacher's width."
+            )
+
+
+def _pairs(
+    predictions: Sequence[Prediction], examples: Sequence[TextExample]
+) -> list[mistakes.Row]:
+    """Return the scored pairs, ranked by how far apart score and cosine rank them."""
+    from scipy.stats import rankdata
+
+    scored = [
+        (example, prediction["score"])
+        for prediction, example in zip(predictions, examples, strict=True)
+        if "score" in prediction and example.label is not None
+    ]
+    ranks = [rankdata(values) for values in ([e.label for e, _ in scored], [s for _, s in scored])]
+    return [
+        mistakes.Row(shown(example), f"score {example.label:.4g}", f"cosine {score:.2f}", distance)
+        for (example, score), distance in zip(scored, np.abs(ranks[0] - ranks[1]), strict=True)
+    ]
+
+
+def _searches(
+    predictions: Sequence[Prediction], examples: Sequence[TextExample]
+) -> list[mistakes.Row]:
+    """Return the queries whose first document is not relevant, the latest relevant one first."""
+    rows = []
+    for prediction, example in zip(predictions, examples, strict=True):
+        assert isinstance(example, SearchExample)
+        texts = dict(zip(example.corpus.ids, example.corpus.texts, strict=True))
+        relevant = [name for name, grade in example.label or () if grade > 0]
+        found = [name for name, _ in prediction["ranking"]]
+        if not relevant or not found or found[0] in relevant:
+            continue
+        place = next((i for i, name in enumerate(found) if name in relevant), len(found))
+        rows.append(
+            mistakes.Row(
+                example.first, texts.get(relevant[0], relevant[0]), texts[found[0]], float(place)
+            )
+        )
+    return rows

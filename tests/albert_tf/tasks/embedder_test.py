@@ -1,0 +1,95 @@
+"""`load_embedder` of runs, exports and encoders: one vector for a text, under every name."""
+
+import numpy as np
+import pytest
+import tf_keras
+
+import albert_tf
+from albert_tf.convert import native
+from albert_tf.convert.bundle import Bundle, head_shapes
+from albert_tf.export.__main__ import ExportOptions
+from albert_tf.export.__main__ import main as export
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.embedding.model import EmbeddingSettings
+from albert_tf.tasks.predictor import load_predictor
+
+TEXTS = ["the value of an object " * 3, "it", "", "a list, or none"]
+
+
+@pytest.fixture(scope="module")
+def run(tiny, small_tokenizer, tmp_path_factory) -> str:
+    tf_keras.utils.set_random_seed(2)
+    task = EmbeddingSettings(seq_length=32, projection=6, query_prompt="it ", passage_prompt="a ")
+    rng, folder = np.random.default_rng(0), str(tmp_path_factory.mktemp("run"))
+    shapes = head_shapes(tiny, task)
+    head = {name: rng.normal(size=shape).astype("f") for name, shape in shapes.items()}
+    native.write(Bundle(tiny.replace(num_layers=1), head, small_tokenizer, task), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def embedder(run: str):
+    return albert_tf.load_embedder(run)
+
+
+def test_vectors_in_batches_are_those_of_the_predictor(run, embedder):
+    wanted = np.array([each["embedding"] for each in load_predictor(run)(TEXTS)])
+    for batch_size in (1, 3, 32):
+        found = embedder(iter(TEXTS), batch_size)
+        assert found.dtype == np.float32 and found.shape == (4, 6)
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert embedder([]).shape == (0, 6) and embedder.dimension == 6 and not embedder.is_untrained
+
+
+def test_every_name_gives_the_same_vectors(embedder):
+    plain, prompted = embedder(TEXTS), embedder(TEXTS, prompt="it ")
+    np.testing.assert_array_equal(prompted, embedder([f"it {text}" for text in TEXTS]))
+    assert np.abs(prompted - plain).max() > 1e-3
+    np.testing.assert_array_equal(embedder.encode(TEXTS, show_progress_bar=False), plain)
+    np.testing.assert_allclose(embedder.encode(TEXTS[0]), plain[0], atol=1e-6)
+    np.testing.assert_array_equal(embedder.encode_query(TEXTS), prompted)
+    passages = embedder(TEXTS, prompt="a ")
+    np.testing.assert_array_equal(embedder.encode_document(TEXTS), passages)
+    assert embedder.embed_documents(TEXTS) == passages.tolist()
+    np.testing.assert_allclose(embedder.embed_query(TEXTS[1]), prompted[1], atol=1e-6)
+
+
+def test_an_export_is_loaded_with_its_prompts(run, embedder, tmp_path):
+    export(ExportOptions(run, str(tmp_path / "out")))
+    exported = albert_tf.load_embedder(str(tmp_path / "out" / "1"))
+    assert exported.dimension == 6 and not exported.is_untrained
+    for method in ("encode", "encode_query", "encode_document"):
+        found, wanted = (getattr(each, method)(TEXTS) for each in (exported, embedder))
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+    with pytest.raises(InputError, match="--pooling must be that of the run, mean, .*: cls"):
+        export(ExportOptions(run, str(tmp_path / "cls"), pooling="cls"))
+
+
+def test_an_encoder_is_said_to_be_untrained(pretrained, exports, capsys):
+    embedder = albert_tf.load_embedder(pretrained)
+    assert "was not trained for embeddings" in capsys.readouterr().err
+    assert embedder.is_untrained
+    of_export = albert_tf.load_embedder(str(exports / "encoder" / "1"))
+    np.testing.assert_allclose(of_export(TEXTS), embedder(TEXTS), atol=1e-5)
+
+
+def test_progress(embedder, capsys, monkeypatch):
+    monkeypatch.setattr("albert_tf.training.progress.LINE_EVERY_S", 0.0)
+    embedder(TEXTS)
+    assert not capsys.readouterr().err
+    embedder(TEXTS, batch_size=2, show_progress_bar=True)
+    assert capsys.readouterr().err.startswith("2/4 texts")
+
+
+@pytest.mark.parametrize(
+    ("texts", "batch_size", "message"),
+    [("one text", 1, "takes a list of strings"), ([3], 1, "3 as number 0"), (["a"], 0, "positive")],
+)
+def test_what_is_refused(embedder, texts, batch_size, message):
+    with pytest.raises(InputError, match=message):
+        embedder(texts, batch_size)
+
+
+def test_another_export_is_refused(exports):
+    with pytest.raises(InputError, match="--kind=encoder"):
+        albert_tf.load_embedder(str(exports / "fill_mask" / "1"))

@@ -1,0 +1,76 @@
+"""`data.pairs`: neighbors, crops and headings of a small corpus, and what is left out."""
+
+import json
+import pathlib
+
+import pytest
+
+from albert_tf.runtime.errors import InputError
+from data.pairs import PairsOptions, main
+
+STORY = ["One two three.", "Four five six seven.", "Eight nine.", "Ten eleven twelve.", "Thirteen."]
+
+
+@pytest.fixture
+def corpus(tmp_path) -> str:
+    """Two documents; the second begins with a heading."""
+    texts = (" ".join(STORY), "\n".join(["The Sea", "", *(f"Wave {i} rose.\n" for i in range(3))]))
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text)
+    return f"text:{tmp_path}/[01].txt"
+
+
+def pairs_of(corpus: str, path: pathlib.Path, **options) -> list[tuple[str, str]]:
+    main(PairsOptions(corpus, str(path), document_boundary="file", **options))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert all({*row} == {"text_a", "text_b"} for row in rows)
+    return [(row["text_a"], row["text_b"]) for row in rows]
+
+
+def test_neighbors_of_whole_sentences(corpus, tmp_path):
+    found = pairs_of(corpus, tmp_path / "out", max_words=7, min_words=3)
+    assert found == [
+        ("One two three. Four five six seven.", "Eight nine. Ten eleven twelve. Thirteen."),
+        ("The Sea Wave 0 rose.", "Wave 1 rose. Wave 2 rose."),
+    ]
+    shorter = pairs_of(corpus, tmp_path / "out", max_words=4, min_words=2)
+    assert shorter == [
+        ("One two three.", "Four five six seven."),
+        ("Eight nine.", "Ten eleven twelve. Thirteen."),
+        ("The Sea", "Wave 0 rose."),
+        ("Wave 1 rose.", "Wave 2 rose."),
+    ]
+
+
+def test_crops_are_runs_of_words_that_depend_on_the_seed(corpus, tmp_path):
+    found = pairs_of(corpus, tmp_path / "out", kind="crops", max_words=4, min_words=2)
+    wholes = [" ".join(STORY), "The Sea Wave 0 rose. Wave 1 rose. Wave 2 rose."]
+    assert found and all(any(text in whole for whole in wholes) for pair in found for text in pair)
+    assert {len(text.split()) for pair in found for text in pair} <= {2, 3, 4}
+    same = pairs_of(corpus, tmp_path / "out", kind="crops", max_words=4, min_words=2)
+    other = pairs_of(corpus, tmp_path / "out", kind="crops", max_words=4, min_words=2, seed=1)
+    assert found == same != other
+
+
+def test_headings(corpus, tmp_path):
+    found = pairs_of(corpus, tmp_path / "out", kind="headings", max_words=7, min_words=3)
+    assert found == [("The Sea", "Wave 0 rose. Wave 1 rose.")]
+
+
+def test_sentences_of_a_test_set_are_dropped(corpus, tmp_path, capsys):
+    (tmp_path / "test.txt").write_text("four FIVE six, seven\n\n")
+    exclude = (str(tmp_path / "test.txt"),)
+    found = pairs_of(corpus, tmp_path / "out", max_words=4, min_words=1, exclude=exclude)
+    assert found[0] == ("One two three.", "Eight nine.")
+    assert "1 sentences dropped that are in --exclude" in capsys.readouterr().out
+    assert len(pairs_of(corpus, tmp_path / "out", max_words=4, min_words=1, max_pairs=1)) == 1
+
+
+def test_what_is_refused(corpus, tmp_path, capsys):
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="no pairs of --kind=neighbors"):
+        pairs_of(corpus, out, min_words=100)
+    with pytest.raises(InputError, match="--kind must be one of neighbors, crops, headings"):
+        PairsOptions(corpus, str(out), "triplets")
+    main(PairsOptions(corpus, str(out), dry_run=True))
+    assert not out.exists() and "can be read" in capsys.readouterr().out

@@ -1,0 +1,95 @@
+"""`finetuning.embed`: vectors of a teacher in their file, from where it was interrupted."""
+
+import json
+import pathlib
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import albert_tf
+from albert_tf.runtime.errors import InputError
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
+from finetuning.embed import EmbedOptions, main
+
+TEXTS = [f"text number {number}" for number in range(10)]
+
+
+class SentenceTransformer:
+    """A teacher that counts: the vector of `text number 3` is (3, 1)."""
+
+    calls: list[list[str]] = []
+    fails_at = 99
+
+    def __init__(self, path: str) -> None:
+        assert pathlib.Path(path).is_dir()
+
+    def encode(self, texts: list[str], batch_size: int, show_progress_bar: bool) -> np.ndarray:
+        self.calls.append(texts)
+        numbers = [int(text.split()[-1]) for text in texts]
+        if self.fails_at in numbers:
+            raise KeyboardInterrupt
+        return np.array([[number, 1] for number in numbers], np.float32)
+
+
+@pytest.fixture
+def options(tmp_path, monkeypatch) -> EmbedOptions:
+    module = types.ModuleType("sentence_transformers")
+    monkeypatch.setattr(SentenceTransformer, "calls", [])
+    module.SentenceTransformer = SentenceTransformer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    (tmp_path / "teacher").mkdir()
+    (tmp_path / "teacher" / "modules.json").write_text("[]")
+    (tmp_path / "train.tsv").write_text("text\n" + "\n".join(TEXTS) + "\n")
+    (tmp_path / "dev.tsv").write_text("query\tpassage\na\tb\n")
+    return EmbedOptions(str(tmp_path / "teacher"), str(tmp_path))
+
+
+def test_they_are_read_as_labels(options):
+    main(options, 4)
+    data = DATASETS["embedding"].read(Source(options.data_dir))
+    assert (data.task.loss, data.task.projection) == ("teacher_cosine", 2)
+    found = [np.asarray(each.label).tolist() for each in data.train]
+    assert found == [[number, 1] for number in range(10)]
+    with pytest.raises(InputError, match="--data_dir.*train.vectors"):
+        main(options, 4)
+
+
+def test_it_continues_where_it_was_interrupted(options, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(SentenceTransformer, "fails_at", 9)
+        with pytest.raises(KeyboardInterrupt):
+            main(options, 4)
+    assert not (pathlib.Path(options.data_dir) / "train.vectors").exists()
+    SentenceTransformer.calls.clear()
+    main(options, 4)
+    assert SentenceTransformer.calls == [TEXTS[:1], TEXTS[8:]]
+    vectors = np.load(f"{options.data_dir}/train.vectors/vectors.npy")
+    assert vectors.dtype == np.float16 and vectors[:, 0].tolist() == [*range(10)]
+
+
+def test_a_vector_too_large_for_float16(options):
+    with open(f"{options.data_dir}/train.tsv", "a") as file:
+        file.write("text number 70000\n")
+    with pytest.raises(InputError, match="the vector of text 10, .*'text number 70000'"):
+        main(options, 4)
+
+
+def test_pairs_are_refused(options):
+    path = pathlib.Path(options.data_dir, "train.tsv")
+    path.write_text("query\tpassage\na\tb\n")
+    with pytest.raises(InputError, match="must hold single texts"):
+        main(options)
+
+
+def test_an_encoder_of_ours(options, start: str, capsys):
+    ours = EmbedOptions(start, options.data_dir, prompt="the ")
+    main(ours)
+    wanted = albert_tf.load_embedder(start)(TEXTS, prompt="the ")
+    np.testing.assert_allclose(
+        np.load(f"{options.data_dir}/train.vectors/vectors.npy"), wanted, atol=1e-3
+    )
+    about = json.loads(pathlib.Path(options.data_dir, "train.vectors", "texts.json").read_text())
+    assert about["prompt"] == "the " and about["teacher"].endswith("start")
