@@ -84,7 +84,7 @@ def _store(teacher: Teacher, texts: Sequence[str], width: int, folder: str, chun
     with Progress("texts", len(texts), done) as progress:
         for begin in range(done, len(texts), chunk):
             with np.errstate(over="ignore"):  # checked below
-                rows = teacher(texts[begin : begin + chunk]).astype(np.float16)
+                rows: np.ndarray = teacher(texts[begin : begin + chunk]).astype(np.float16)
             is_finite = np.isfinite(rows).all(axis=1)
             if not is_finite.all():
                 row = begin + int(np.argmin(is_finite))

@@ -1,7 +1,7 @@
 """The base class of task models: an encoder with a head, and dropout that depends on the step."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import tensorflow as tf
@@ -157,7 +157,8 @@ class TaskModel(PolicyMixin, tf_keras.Model):
                 "`accumulation_steps` must be 1 with loss scaling (mixed_float16). "
                 f"Received: {count}."
             )
-        gradients_of, batch = self._gradients, data
+        gradients_of: Callable[[Any], list[tf.Tensor | None]] = self._gradients
+        batch = data
         if self.has_batch_loss:
             gradients_of, batch = self._gradients_from_outputs, self._cached(data, key)
         variables: list[tf.Variable] = []  # those with gradients, which the first part shows

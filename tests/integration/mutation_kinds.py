@@ -37,6 +37,7 @@ from tests.integration.mutation_world import (
     INPUTS,
     MEMBER,
     RESUMED,
+    SEARCH,
     TEXT,
     sweep_options,
     table_options,
@@ -202,13 +203,19 @@ def predicting_lines(task: str) -> Command:
     return command
 
 
+def part_of(task: str, part: str) -> Command:
+    """Return the command that reads a part of a dataset for a run."""
+
+    def command(at: Place) -> None:
+        run = f"{at.world}/{task}_run"
+        options = predict.PredictOptions(run, data_dir=at.damaged, part=part, dry_run=True)
+        predict.main(options, load=_loaded)
+
+    return command
+
+
 def reading(task: str) -> tuple[Command, ...]:
     """Return the commands that read the training part of a dataset."""
-
-    def part(at: Place) -> None:
-        run = f"{at.world}/{task}_run"
-        options = predict.PredictOptions(run, data_dir=at.damaged, part="train", dry_run=True)
-        predict.main(options, load=_loaded)
 
     def planned(at: Place) -> None:
         table.main(table_options(at.world, task, f"{at.empty}/new", at.damaged, dry_run=True))
@@ -223,7 +230,8 @@ def reading(task: str) -> tuple[Command, ...]:
         )
 
     has_run = task in DATASETS and DATASETS[task].section
-    return *((part, planned) if has_run else (planned, planned)) * 12, whole
+    first = part_of(task, "train") if has_run else planned
+    return *(first, planned) * 12, whole
 
 
 class Kind(NamedTuple):
@@ -251,6 +259,7 @@ JSON_LINES = {"jsonl": json_line, "squad": json_tree, "race": json_tree}
 DATASET_CHANGES: dict[str, Change] = {
     "multi_label": json_line,
     "multiple_choice": json_line,
+    "embedding": json_line,
     "squad2": json_tree,
     "race": json_tree,
 }
@@ -297,6 +306,18 @@ KINDS = {
     "dataset parquet": Kind("parquet/train.parquet", reading("text_classification")),
     "corpus parquet": Kind("corpora/table.parquet", (reading_corpus("parquet", "table.parquet"),)),
     "corpus arrow": Kind("corpora/table.arrow", (reading_corpus("arrow", "table.arrow"),)),
+    **{
+        f"search {file}": Kind(
+            f"search/{file}",
+            (part_of("embedding", "dev"),),
+            any_bytes if file.endswith("tsv") else json_line,
+        )
+        for file in SEARCH
+    },
+    "vectors": Kind("taught/train.vectors/vectors.npy", (part_of("embedding", "train"),)),
+    "vectors texts.json": Kind(
+        "taught/train.vectors/texts.json", (part_of("embedding", "train"),), json_tree
+    ),
     "dataset entities": Kind("entities/train.jsonl", reading("token_classification"), json_line),
     **{
         f"input {task}": Kind(f"inputs/{task}.jsonl", (predicting_lines(task),), json_line)

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow.ipc
 import pyarrow.parquet
 import tensorflow as tf
@@ -21,6 +22,7 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.regressor.model import RegressorSettings
@@ -30,6 +32,7 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data import build, train_tokenizer
 from finetuning import table
 from finetuning import train as finetune
+from finetuning.datasets.embeddings.teacher_vectors import digest_of
 from pretraining import evaluate, sweep
 from pretraining import train as pretrain
 from pretraining.sweeping.plan import SweepOptions
@@ -105,6 +108,15 @@ DATASETS = {
             "dev.jsonl",
         ),
     ),
+    "embedding": Dataset(
+        EmbeddingSettings(seq_length=32),
+        _table(
+            "",
+            '{{"query": "line {0}", "passage": "é {1}", "negatives": ["x {0}", "y"]}}',
+            "train.jsonl",
+            "dev.jsonl",
+        ),
+    ),
     "sst-2": Dataset(None, _table("sentence\tlabel", 'a "line {0}\t{1}', "train.tsv", "dev.tsv")),
     "swag": Dataset(
         None,
@@ -128,6 +140,14 @@ ENTITIES = _lines(
     {"text": "Ann met Bo.", "entities": [[0, 3, "A"]]},
     {"text": "é Bo", "entities": [{"start": 2, "end": 4, "label": "A"}]},
 )
+SEARCH = {
+    "corpus.jsonl": _lines(
+        {"_id": "d1", "title": "A", "text": "line"}, {"_id": "d2", "text": "é", "title": ""}
+    ),
+    "queries.jsonl": _lines({"_id": "q1", "text": "A line?"}, {"_id": "q2", "text": "é"}),
+    "qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t2\nq2\td2\t1\nq2\td1\t0\n",
+}
+TAUGHT = ["line", "é", "a text"]
 INPUTS = {  # lines to predict
     "text_classification": _lines({"text": "A line"}, {"text": "é", "id": 7}) + "plain\n",
     "squad2": _lines(
@@ -165,6 +185,13 @@ def make_world(world: pathlib.Path) -> None:
             leave_weights(run, 1)
     _write(world / "entities" / "train.jsonl", ENTITIES)
     _write(world / "entities" / "dev.jsonl", ENTITIES)
+    for file, content in SEARCH.items():
+        _write(world / "search" / file, content)
+    _write(world / "taught" / "train.csv", "text\n" + "\n".join(TAUGHT) + "\n")
+    values = {"count": 3, "width": 4, "sha256": digest_of(TAUGHT)}
+    _write(world / "taught" / "train.vectors" / "texts.json", json.dumps(values))
+    vectors = np.arange(12, dtype=np.float16).reshape(3, 4)
+    np.save(world / "taught" / "train.vectors" / "vectors.npy", vectors)
     _write_results(world)
 
 

@@ -3,24 +3,29 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.graph.signatures import IDS
 from albert_tf.models.checkpoints import EXTRAS, is_saved_model
+from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.embedding.kind import Embedding
 from albert_tf.tasks.embedding.model import EmbeddingSettings
-from albert_tf.tasks.embedding.module import EmbeddingModule
+from albert_tf.tasks.features import pack
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.progress import Progress
 
 MANY = 1000  # texts, from which progress is shown
+_STEP = 8  # lengths are rounded up to a multiple of this, for few shapes
+# Texts to vectors [N, D], the settings, D, and whether the encoder is untrained.
+Parts = tuple[Callable[[list[str]], tf.Tensor], EmbeddingSettings, int, bool]
 
 
 class Embedder:
@@ -35,16 +40,7 @@ class Embedder:
     def __init__(self, path: str) -> None:
         path = pretrained.locate(path)
         found = _exported(path) if is_saved_model(path) else None
-        if found is not None:
-            self._model, self.task = found
-            signature = self._model.signatures["serving_default"]
-            self.dimension = int(signature.structured_outputs["embedding"].shape[1])
-            self._serve, self.is_untrained = lambda text: signature(text=text), False
-        else:
-            model = Embedding().load(path)
-            self._model, self.task = EmbeddingModule(model, load_tokenizer(path)), model.task
-            self._serve = self._model.signatures()["serving_default"]
-            self.dimension, self.is_untrained = model.dimension, model.is_untrained
+        self._embed, self.task, self.dimension, self.is_untrained = found or _loaded(path)
         if self.is_untrained:
             print(
                 f"note: {path} was not trained for embeddings: its vectors are means of hidden "
@@ -83,11 +79,10 @@ class Embedder:
         with Progress("texts", len(texts)) if shows else contextlib.nullcontext() as progress:
             for begin in range(0, len(texts), batch_size):
                 rows = order[begin : begin + batch_size]
-                batch = tf.constant([prompt + texts[row] for row in rows])
-                parts.append(self._serve(batch)["embedding"].numpy())
+                parts.append(self._embed([prompt + texts[row] for row in rows]).numpy())
                 if progress:
                     progress.advance(len(rows))
-        vectors = np.empty([len(texts), self.dimension], np.float32)
+        vectors: np.ndarray = np.empty([len(texts), self.dimension], np.float32)
         vectors[order] = np.concatenate(parts)
         return vectors
 
@@ -117,16 +112,44 @@ class Embedder:
         return self.encode_query(text).tolist()
 
 
-def _exported(path: str) -> tuple[Any, EmbeddingSettings] | None:
-    """Return an export of this kind, and the settings of its run; None if it is of another kind."""
+def _exported(path: str) -> Parts | None:
+    """Return the parts of an export of this kind, None if it is of another kind."""
     import tensorflow_text  # noqa: F401  registers the operations of exports
 
     loaded = tf.saved_model.load(path)
-    if {*loaded.signatures["serving_default"].structured_outputs} != {Embedding.name}:
+    signature = loaded.signatures["serving_default"]
+    if {*signature.structured_outputs} != {Embedding.name}:
         return None
     run, kind = RunDir(os.path.join(path, EXTRAS)), Embedding()
     task = kind.settings_of(run) if run.kind() == kind.name else EmbeddingSettings()
-    return loaded, task
+    width = int(signature.structured_outputs["embedding"].shape[1])
+
+    def embed(texts: list[str]) -> tf.Tensor:
+        return loaded.signatures["serving_default"](text=tf.constant(texts))["embedding"]
+
+    return embed, task, width, False
+
+
+def _loaded(path: str) -> Parts:
+    """Return the parts of a run, or of an encoder.
+
+    The tokenizer is the one in Python: that of tensorflow_text is lost when a program calls
+    `tf.random.set_seed`.
+    """
+    model, tokenizer = Embedding().load(path), load_tokenizer(path)
+    task = model.task
+
+    @tf.function(input_signature=[IDS[name] for name in INPUTS], autograph=False)
+    def vectors(*ids: tf.Tensor) -> tf.Tensor:
+        return model(dict(zip(INPUTS, ids, strict=True)))
+
+    def embed(texts: list[str]) -> tf.Tensor:
+        sequences = pack(tokenizer.encode_batch(texts), None, task.seq_length, tokenizer.special)
+        width = min(-(-int(sequences.lengths.max()) // _STEP) * _STEP, task.seq_length)
+        inputs = sequences.inputs(tf.range(len(texts)), width)
+        return vectors(*(inputs[name] for name in INPUTS))
+
+    return embed, task, model.dimension, model.is_untrained
 
 
 def load_embedder(path: str) -> Embedder:

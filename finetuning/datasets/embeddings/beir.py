@@ -62,7 +62,7 @@ def _texts(path: str) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for number, line, row in json_lines(path, lines_of(path)):
         values = row if isinstance(row, dict) else {}
-        name, title, text = (values.get(key, "") for key in ("_id", "title", "text"))
+        name, title, text = (values.get(key) or "" for key in ("_id", "title", "text"))
         whole = f"{title} {text}".strip() if isinstance(text, str) else ""
         if not (isinstance(name, str) and name and isinstance(title, str) and whole):
             raise InputError(

@@ -80,12 +80,12 @@ def _contrasts(
     for location, (a, b, *others) in table.select((*texts, *negatives), unchecked=negatives):
         found: list[Any] = []
         for name, value in zip(negatives, others, strict=True):
-            found += (value if name == LIST else [value]) or []
+            found += value if name == LIST and isinstance(value, list) else [value]
         given = tuple(each for each in found if each not in (None, ""))
         if wrong := [each for each in given if not (isinstance(each, str) and each.strip())]:
             raise InputError(
-                f"{location}: negatives must be texts that are not blank. Received: {wrong[0]!r}. "
-                "Correct or remove it."
+                f"{location}: negatives must be texts that are not blank, and `{LIST}` a list of "
+                f"them. Received: {wrong[0]!r}. Correct or remove it."
             )
         yield ContrastExample(a, b, negatives=given)
 

@@ -53,8 +53,8 @@ class VectorStore:
         self.path = os.path.join(folder, VECTORS)
         values = outputs.read_json(os.path.join(folder, TEXTS))
         try:
-            self.vectors = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+            self.vectors = np.lib.format.open_memmap(self.path, "r")
+        except (OSError, ValueError, OverflowError, TypeError, EOFError) as error:
             raise InputError(
                 f"{self.path!r} must be an array of numpy ({error}). Make the vectors again."
             ) from None

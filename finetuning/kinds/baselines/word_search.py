@@ -78,7 +78,7 @@ def _counts(texts: Sequence[str], words: dict[str, int]) -> Any:
         [words.setdefault(word, len(words)) for word in _WORD.findall(text.lower())]
         for text in texts
     ]
-    rows = np.repeat(np.arange(len(texts)), [len(each) for each in found])
+    rows: np.ndarray = np.repeat(np.arange(len(texts)), [len(each) for each in found])
     columns = np.array([word for each in found for word in each], np.int64)
     return csr_matrix((np.ones(len(rows)), (rows, columns)), (len(texts), len(words)))
 

@@ -194,9 +194,11 @@ def test_what_is_refused(tmp_path, task, train, dev, message):
         task.read(write(tmp_path, train__tsv=train, dev__tsv=dev))
 
 
-def test_a_negative_that_is_no_text(tmp_path):
-    content = lines({"query": "a", "positive": "b", "negatives": [3]})
-    with pytest.raises(InputError, match=r"train.jsonl:1: negatives must be texts .* 3"):
+@pytest.mark.parametrize(("value", "words"), [([3], "3"), (4, "4"), ({"x": 1}, "{'x': 1}")])
+def test_negatives_that_are_no_texts(tmp_path, value, words):
+    content = lines({"query": "a", "positive": "b", "negatives": value})
+    message = f"train.jsonl:1: negatives must be texts .* Received: {words}"
+    with pytest.raises(InputError, match=message):
         EMBEDDING.examples(write(tmp_path, train__jsonl=content), "train")
 
 
