@@ -18,7 +18,7 @@ from finetuning.datasets.embeddings.teacher_vectors import with_vectors
 from finetuning.datasets.scores import metrics, ranking_metrics
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.tables.part_files import find
-from finetuning.datasets.tables.table_files import FORMATS, open_table
+from finetuning.datasets.tables.table_files import PART_ENDS, open_table
 
 # Dropout for reading a text twice (SimCSE), if nothing else is set.
 _SIMCSE = {"model.hidden_dropout": 0.1, "model.attention_dropout": 0.1}
@@ -63,7 +63,7 @@ class EmbeddingData(Dataset):
         if beir.has_part(folder, part):
             searches = beir.read_searches(folder, part)
             return _pairs_of(searches) if part == "train" else searches
-        path = find(folder, [part + end for end in FORMATS])
+        path = find(folder, [part + end for end in PART_ENDS])
         unquoted = self.unquoted and format_of(path) == ".tsv"
         table = open_table(path, quotes_are_text=unquoted, optional=("negatives",))
         examples = examples_of(table, source.reading)

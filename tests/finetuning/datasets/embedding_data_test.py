@@ -65,6 +65,19 @@ def test_what_a_table_may_hold(tmp_path, name, content, examples):
     assert EMBEDDING.examples(source, "train") == examples
 
 
+def test_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    columns = {"query": ["a", "c"], "positive": ["b", "d"], "negatives": [["e", "f"], []]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "train.parquet")
+    found = EMBEDDING.examples(Source(str(tmp_path)), "train")
+    assert found == [ContrastExample("a", "b", negatives=("e", "f")), ContrastExample("c", "d")]
+    scored = {"text_a": ["a"], "text_b": ["b"], "score": [0.5]}
+    parquet.write_table(pyarrow.table(scored), tmp_path / "train.parquet")
+    assert EMBEDDING.examples(Source(str(tmp_path)), "train") == [TextExample("a", "b", 0.5)]
+
+
 @pytest.mark.parametrize(
     ("content", "loss"),
     [
