@@ -87,7 +87,7 @@ def _opened(path: str, flag: str) -> Iterator[tuple[Any, Any]]:
 def _parquet(file: Any) -> tuple[Any, Any]:
     import pyarrow.parquet
 
-    table = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES)
+    table = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
     options: dict[str, Any] = {"batch_size": _BATCH_ROWS, "use_threads": False}
     return table.schema_arrow, lambda columns: table.iter_batches(columns=columns, **options)
 
