@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.ipc
-import pyarrow.parquet
 import tensorflow as tf
 
 from albert_tf.convert import __main__ as convert
@@ -210,6 +208,9 @@ def _write_texts(world: pathlib.Path) -> None:
     with zipfile.ZipFile(world / "corpora" / "texts.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("a.txt", "b/é.txt.gz"):
             archive.writestr(name, gzip.compress(TEXT.encode()) if "gz" in name else TEXT)
+    import pyarrow.ipc  # not in the processes that commands run in, which choose its memory
+    import pyarrow.parquet
+
     rows = pyarrow.table({"text": [TEXT, "é"] * 9, "label": ["0", "1"] * 9})
     for folder, part in (("corpora", "table"), ("parquet", "train"), ("parquet", "dev")):
         (world / folder).mkdir(exist_ok=True)

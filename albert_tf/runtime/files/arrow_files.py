@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -66,6 +67,7 @@ def _opened(path: str, flag: str) -> Iterator[tuple[Any, Any]]:
             "the file."
         )
     require_file(path, flag)
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # another one reserves 1 GiB
     pyarrow = extras.load("pyarrow", "arrow", f"reading {path}")
     try:
         with reading(path), open(path, "rb") as file:
