@@ -44,7 +44,9 @@ Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 
 
 def _kinds_with(option: str) -> list[str]:
-    return [name for name, kind in KINDS.items() if option in kind.options]
+    """Return the kinds of one text or pair whose exports have an option of fewer layers."""
+    takers = (name for name, kind in KINDS.items() if option in kind.options)
+    return [name for name in takers if FINETUNING[name].has_depths]
 
 
 @dataclasses.dataclass(frozen=True)

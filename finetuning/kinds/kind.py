@@ -34,6 +34,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         Empty: a row for each prediction, of its values.
       counted: the settings that `with_counts` sets.
       can_be_taught: True if a student can be trained on the outputs of a teacher.
+      has_depths: True if `outputs_of` gives the outputs of its export for the texts of an example.
       has_baseline: True if `baseline` is a linear model on features of the words.
     """
 
@@ -46,6 +47,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     table_columns: ClassVar[tuple[str, ...]] = ()
     counted: ClassVar[Sequence[str]] = ()
     can_be_taught: ClassVar[bool] = False
+    has_depths: ClassVar[bool] = False
     has_baseline: ClassVar[bool] = False
 
     # A line of `finetuning.predict --input`.
@@ -157,7 +159,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         return self.thresholds is not None
 
     def outputs_of(self, served: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the model's outputs from those of a signature of its export, if it has depths."""
+        """Return the model's outputs from those of a signature of its export, if `has_depths`."""
         raise NotImplementedError
 
     # Distillation, if it can be taught.

@@ -20,6 +20,7 @@ class TextKind(FinetuningKind[TextSettingsT]):
 
     hub_task = "text-classification"
     can_be_taught = True
+    has_depths = True
 
     def expected_line(self, task: TextSettingsT) -> str:
         """Return a description of a valid line."""

@@ -264,7 +264,7 @@ def test_a_student_and_its_control_are_runs(case, tuned, tmp_path, loss):
 
 @pytest.mark.slow
 def test_at_its_full_depth_a_run_scores_as_before(case, tuned, capsys):
-    if "depths" not in KINDS[case.name].options:
+    if "depths" not in KINDS[case.name].options or not FINETUNING[case.name].has_depths:
         return
     depth.main(depth.DepthOptions(tuned.run_dir, tuned.data_dir, patience="", requests=1))
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
