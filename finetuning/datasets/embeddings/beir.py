@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files.compression import SUFFIXES
-from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.tasks.embedding.examples import Corpus, SearchExample
-from finetuning.datasets.tables.json_files import json_lines
+from finetuning.datasets.tables.json_files import object_rows
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import open_table
 
@@ -60,7 +59,7 @@ def read_searches(folder: str, part: str) -> list[SearchExample]:
 def _texts(path: str) -> Iterator[tuple[str, str]]:
     """Yield the id and the text of each line, with its title before it."""
     seen: set[str] = set()
-    for number, line, row in json_lines(path, lines_of(path)):
+    for number, line, row in object_rows(path):
         values = row if isinstance(row, dict) else {}
         name, title, text = (values.get(key) or "" for key in ("_id", "title", "text"))
         whole = f"{title} {text}".strip() if isinstance(text, str) else ""
