@@ -62,8 +62,10 @@ def test_the_list_has_all_commands_with_one_line_each(capsys, monkeypatch):
 def test_an_unknown_command_suggests_the_nearest(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["albert-tf", "data.biuld", "--help"])
     assert launcher.main() == 2
-    error = "albert-tf: error: unknown command `data.biuld`. Did you mean data.build or data.pairs or data.clean?\n"
-    assert capsys.readouterr().err == error
+    assert capsys.readouterr().err == (
+        "albert-tf: error: unknown command `data.biuld`. Did you mean data.build or data.pairs or "
+        "data.clean?\n"
+    )
 
 
 def test_in_a_checkout_it_runs_the_same_command():

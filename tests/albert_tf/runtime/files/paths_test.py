@@ -17,8 +17,8 @@ OTHERS = {
     "document_boundary", "duplicates", "errors", "experiment", "feature_names", "format",
     "grid", "group", "heldout_set", "ignore", "kind", "label_column", "label_separator",
     "languages", "layout", "loss", "objective", "offsets", "pair", "part", "patience",
-    "pooling", "precision", "preset", "presets", "prompt", "quantization", "recipe", "rows", "runner",
-    "runtime", "select", "set", "split", "task", "tasks", "text_column", "topology", "tpu",
+    "pooling", "precision", "preset", "presets", "prompt", "quantization", "recipe", "rows",
+    "runner", "runtime", "select", "set", "split", "task", "tasks", "text_column", "topology", "tpu",
 }  # fmt: skip
 
 
