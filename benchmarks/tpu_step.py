@@ -19,7 +19,8 @@ from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from benchmarks.systems.tf_models_official import encoder_like
 from pretraining import tpu_check
-from pretraining.tpu.step import CompiledSize, Step
+from pretraining.pjrt.compiled import CompiledSize
+from pretraining.tpu.step import Step
 from pretraining.tpu_check import TpuCheckOptions
 
 

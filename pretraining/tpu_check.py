@@ -5,8 +5,9 @@ r"""Check whether a pretraining step fits a TPU chip, and estimate its time, wit
     python -m pretraining.tpu_check --preset=albert-xxlarge-v2 --global_batch=4096 --chips=64
     python -m pretraining.tpu_check --table --batch=16
 
-The step is compiled for the chip. Its time is the sum of the cycles that the compiler of libtpu
-estimates for each operation: it is not measured, so use it to compare programs for the same chip.
+The program of `pretraining.train --runtime=pjrt` is compiled for the chip. The time of a step is
+the sum of the cycles that the compiler of libtpu estimates for each operation: it is not measured,
+so use it to compare programs for the same chip.
 
 --batch is per chip. Unless --set chooses how layers are computed (model.rematerialize or
 loop.accumulation_steps), plain computation is tried first, then recomputation. --global_batch finds
@@ -14,8 +15,8 @@ the cheapest of plain, accumulation and recomputation. --table shows every prese
 to fifteen times as fast, but the temporaries are overestimated by up to a third.
 
 The exit status is 0 if the step fits or if --table was printed, whatever it shows, and 3 if the
-step does not fit. The packages of requirements-tpu-check.txt must be installed. Each program takes
-minutes to compile, but only once: the results are cached in ~/.cache/albert_tf/tpu_check.
+step does not fit. The extra pjrt-tpu must be installed. Each program takes minutes to compile, but
+only once: the results are cached in ~/.cache/albert_tf/tpu_check.
 """
 
 import dataclasses
@@ -31,6 +32,7 @@ from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from pretraining.loop.recipes import paper_recipe
+from pretraining.pjrt.compiled import CompiledSize, gb
 from pretraining.tpu import cache as tpu_cache
 from pretraining.tpu import fit as tpu_fit
 from pretraining.tpu.fit import Measure
@@ -39,12 +41,11 @@ from pretraining.tpu.report import (
     TIMES,
     as_json,
     describe_mode,
-    gb,
     plan_line,
     report,
     times_line,
 )
-from pretraining.tpu.step import CHIPS, CHUNK_PIECES, Chip, CompiledSize, Step, parse_topology
+from pretraining.tpu.step import CHIPS, CHUNK_PIECES, Chip, Step, parse_topology
 
 DOES_NOT_FIT = 3
 Result = tuple[list[dict[str, float | str | bool]], int]  # figures of steps and an exit status
@@ -195,9 +196,9 @@ def compile_step(step: Step, topology: str, *make_model: Callable) -> CompiledSi
         file=sys.stderr,
         flush=True,
     )
-    shape = (step.batch, step.seq_length, step.num_predictions, len(compiler.chips))
+    shape = (step.batch, step.seq_length, step.num_predictions)
     lowered = lower_step_in_subprocess(step.config, *shape, *make_model)
-    return compiler.compile(lowered, step.quick)
+    return compiler.compile_step(lowered, step.steps_per_call, step.quick)
 
 
 def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> Result:

@@ -1,18 +1,30 @@
 """The training step as one JAX function of weights, optimizer and batch, on any devices."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.models.config import AlbertConfig
 from albert_tf.models.kernels import target
+from albert_tf.optimization import AdamW
+from albert_tf.runtime import devices
+from albert_tf.training.step import num_parts
+from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import SUMS
-from pretraining.loop.train_step import TrainStep
-from pretraining.pjrt.program import Program
+from pretraining.loop.train_step import TrainStep, make_optimizer
+from pretraining.pjrt.program import Program, Shape, num_bytes
 
 AXIS = "replicas"
+# Steps that a call runs: the host needs a few milliseconds for a call, however many steps it runs.
+STEPS_PER_CALL = 10
+
+
+def steps_per_call(count: int) -> int:
+    """Return the number of steps in each of the equal calls that run `count` steps."""
+    return num_parts(count, STEPS_PER_CALL)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,6 +65,21 @@ class JoinedStep:
                 tuple(specs),
             )
 
+    @property
+    def state(self) -> tuple[Shape, ...]:
+        """The shapes of the variables."""
+        return self.update.results[1 : self.update.num_results]
+
+    @property
+    def batch(self) -> dict[str, Shape]:
+        """The shapes of a replica's batch."""
+        return dict(zip(self.features, self.gradients.arguments[2:], strict=False))
+
+    def argument_bytes(self, steps: int) -> int:
+        """Return the bytes on a device of the variables and of the batches of so many steps."""
+        batch = sum(map(num_bytes, self.batch.values()))
+        return sum(map(num_bytes, self.state)) + steps * batch
+
     def __call__(self, state: Sequence[Any], batch: Mapping[str, Any]) -> tuple[list, Any]:
         """Return the new state and the results, inside a `jax.shard_map` over AXIS."""
         import jax
@@ -70,6 +97,27 @@ def variables_of(step: TrainStep) -> list[tf.Variable]:
     """Return the variables that a step reads and updates, in the order of the state."""
     optimizer = step.optimizer
     return [*step.model.variables, *optimizer.variables, optimizer.learning_rate]
+
+
+def without_values(
+    config: PretrainConfig, make_model: Callable[[AlbertConfig], Any]
+) -> tuple[Any, AdamW]:
+    """Return a model and its optimizer, for lowering only: their variables have no values."""
+    with devices.precision_policy(config.precision), tf.variable_creator_scope(_without_value):
+        model = make_model(config.model).create_weights()
+        optimizer = make_optimizer(config)
+        optimizer.build(model.trainable_variables)
+    return model, optimizer
+
+
+def _without_value(create: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
+    """Create a variable whose memory is never written, so that it occupies none."""
+    value = kwargs["initial_value"]
+    shape = kwargs.get("shape") or getattr(value, "shape", None)
+    dtype = kwargs.get("dtype") or getattr(value, "dtype", None)
+    if shape and dtype:
+        kwargs["initial_value"] = lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype)
+    return create(**kwargs)
 
 
 class ShardedStep:
@@ -90,6 +138,8 @@ class ShardedStep:
         import jax
         from jax.sharding import NamedSharding, PartitionSpec
 
+        self._step, self._replicas = step, len(replicas)
+        self.argument_bytes = step.argument_bytes
         mesh = jax.sharding.Mesh(replicas, (AXIS,))
         whole, split = PartitionSpec(), PartitionSpec(None, AXIS)
         self._whole, self._split = NamedSharding(mesh, whole), NamedSharding(mesh, split)
@@ -110,6 +160,18 @@ class ShardedStep:
     def __call__(self, state: list, batches: Mapping[str, Any]) -> tuple[list, Any]:
         """Return the new state, in the place of the old one, and float32 [steps, RESULTS]."""
         return self._jitted(state, batches)
+
+    def lower(self, steps: int) -> Any:
+        """Return the `jax.stages.Lowered` of a call of so many steps; it can be compiled."""
+        import jax
+
+        batch = {
+            name: jax.ShapeDtypeStruct((steps, self._replicas * rows, *others), dtype)
+            for name, ((rows, *others), dtype) in self._step.batch.items()
+        }
+        return self._jitted.lower(
+            [jax.ShapeDtypeStruct(*shape) for shape in self._step.state], batch
+        )
 
     def put_state(self, values: Sequence[np.ndarray]) -> list:
         """Put the values of the variables on every device."""

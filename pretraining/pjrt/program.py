@@ -6,6 +6,7 @@ is public, but jax does not document the substitution: the tests run it on each 
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -113,22 +114,35 @@ def load_jax() -> Any:
     return jax
 
 
-def _serialize(text: str) -> bytes:
-    """Return the portable artifact of a StableHLO text.
+def check_programs() -> None:
+    """Lower a small program, to see that JAX takes TensorFlow's.
 
     Raises:
-      InputError: jaxlib cannot read the text.
+      InputError: it does not, because their versions do not go together.
     """
-    import jaxlib
-    from jax.extend.mlir.dialects import stablehlo
-
+    jax = load_jax()
     try:
-        return stablehlo.serialize_portable_artifact_str(text, stablehlo.get_minimum_version())
+        program = Program.of(lambda x: [x + x], [tf.TensorSpec([2])], [])
+        like = jax.ShapeDtypeStruct((2,), "float32")
+        jax.jit(lambda x: program((), x)).lower(like)
     except Exception as error:
         raise InputError(
-            f"jaxlib {jaxlib.__version__} cannot read a program of TensorFlow {tf.__version__} "
-            f"({str(error).splitlines()[0]}). Install jax 0.10.2 to 0.12."
+            f"jax {jax.__version__} cannot read a program of TensorFlow {tf.__version__} "
+            f"({str(error).splitlines()[0]}). Run {extras.install('pjrt')}, or train with "
+            "--runtime=tensorflow."
         ) from None
+
+
+def num_bytes(shape: Shape) -> int:
+    """Return the size of a tensor in bytes."""
+    return math.prod(shape[0]) * tf.as_dtype(shape[1]).size
+
+
+def _serialize(text: str) -> bytes:
+    """Return the portable artifact of a StableHLO text."""
+    from jax.extend.mlir.dialects import stablehlo
+
+    return stablehlo.serialize_portable_artifact_str(text, stablehlo.get_minimum_version())
 
 
 def _shape(like: tf.TensorSpec | tf.Variable) -> Shape:

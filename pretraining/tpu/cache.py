@@ -16,7 +16,8 @@ from typing import Any
 
 from albert_tf.runtime import programs, settings
 from albert_tf.runtime.files import outputs
-from pretraining.tpu.step import CompiledSize, Step
+from pretraining.pjrt.compiled import CompiledSize
+from pretraining.tpu.step import Step
 
 PACKAGES = ("tensorflow", "tf-keras", "tf-models-official", "jax", "jaxlib", "libtpu")
 _ROOTS = {programs.root("albert_tf"), programs.root("pretraining")}  # differ in a wheel
@@ -33,8 +34,10 @@ SOURCES = (
     "benchmarks/systems/tf_models_official.py",
     "pretraining/loop/losses.py",
     "pretraining/loop/train_step.py",
+    "pretraining/pjrt/compiled.py",
+    "pretraining/pjrt/joined_step.py",
+    "pretraining/pjrt/program.py",
     "pretraining/tpu/cost_model.py",
-    "pretraining/tpu/jax_internals.py",
     "pretraining/tpu/lowering.py",
     "pretraining/tpu/step.py",
 )
@@ -60,6 +63,8 @@ def program_key(step: Step, topology: str) -> dict[str, Any]:
         "has_pairs": config.objective.of_pairs.is_trained,
         "precision": config.precision,
         "parts": step.parts,
+        "steps": step.steps_per_call,
+        "kernels": config.loop.kernels,
         "shape": [step.batch, step.seq_length, step.num_predictions],
         "topology": topology,
         "quick": step.quick,

@@ -18,22 +18,24 @@ _TRIPS = re.compile(r'known_trip_count":\{"n":"(\d+)"')
 _BOUND = re.compile(r"s32\[\][^=]*constant\((\d+)\)")
 
 
-def estimated_cycles(program: str) -> int:
+def estimated_cycles(program: str, steps: int = 0) -> int:
     """Return the cycles of an optimized HLO module in text form; a loop's body counts each trip.
 
     Of the branches of a conditional, the longest counts. A loop whose trips the compiler does not
     state runs to the largest constant of its condition. If that has none because the loop counts
     down to 0, as the backward pass of a loop over layers does, it runs as often as the longest loop
-    beside it.
+    beside it. The loop over `steps` counts with 64 bits, in two numbers, and is alone in the entry
+    computation.
 
     Raises:
       ValueError: no other loop tells the trips of such a loop.
     """
-    return _Program(program).cycles()
+    return _Program(program, steps).cycles()
 
 
 class _Program:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, steps: int) -> None:
+        self.steps = steps
         self.lines: dict[str, list[str]] = {}
         name = ""
         for line in text.splitlines():
@@ -66,6 +68,8 @@ class _Program:
     def _longest(self, name: str) -> int:
         """Return the trips of the longest loop of a computation whose trips are known."""
         trips = max(self._bound(line) for line in self.lines[name] if " while(" in line)
+        if name == self.entry:
+            trips = trips or self.steps
         if not trips:
             raise ValueError(f"the trips of a loop in {name} are unknown.")
         return trips

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pretraining.tpu.step import Chip, CompiledSize, Step
+from pretraining.pjrt.compiled import CompiledSize
+from pretraining.tpu.step import Chip, Step
 
 TRIES = 6  # the most compiles of `largest_batch`
 GAIN = 1.05  # the predicted growth that justifies another compile

@@ -1,14 +1,11 @@
 """The memory and the estimated time of a training step on a TPU, from a machine without one.
 
-The step that `strategy.run` calls is lowered to StableHLO and compiled ahead of time for a
-topology. This needs jax and libtpu (requirements-tpu-check.txt has versions that work together).
+The program of `pretraining.train --runtime=pjrt` is compiled ahead of time for a topology. This
+needs the extra pjrt-tpu, which has versions of jax and libtpu that work together.
 """
 
 import functools
-import math
 import os
-import re
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,16 +14,17 @@ import tensorflow as tf
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.head import MASKED_POSITIONS
-from albert_tf.models.kernels import target, xla_internals
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import devices
+from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import SUMMED
-from pretraining.loop.train_step import TrainStep, make_optimizer
+from pretraining.loop.train_step import TrainStep
+from pretraining.pjrt.compiled import CompiledSize, compile_lowered
+from pretraining.pjrt.joined_step import JoinedStep, ShardedStep, without_values
+from pretraining.pjrt.program import check_programs, load_jax
 from pretraining.tpu.cost_model import estimated_cycles
-from pretraining.tpu.jax_internals import compile_stablehlo
-from pretraining.tpu.step import GIB, CompiledSize, parse_topology
+from pretraining.tpu.step import parse_topology
 from pretraining.tpu.subprocess_call import call_in_subprocess
 
 # Compiling needs no chip, so libtpu must not query a metadata server, lock a chip or print
@@ -41,7 +39,6 @@ _NO_CHIP = {
     "JAX_PLATFORMS": "cpu",
     "LIBTPU_INIT_ARGS": "--fibers_default_thread_stack_size=1048576",
 }
-_REFUSAL = re.compile(r"temporaries \(([\d.]+)([KMG])\)")
 
 
 def lower_step(
@@ -49,59 +46,26 @@ def lower_step(
     batch_size: int,
     seq_length: int,
     num_predictions: int,
-    replicas: int = 1,
     make_model: Callable[[AlbertConfig], Any] = AlbertPretrainer,
-) -> str:
-    """Return the StableHLO text of a step: forward, backward, all-reduce, clip and update.
-
-    Every replica runs this program. It is not executed here.
+) -> JoinedStep:
+    """Return the step that `pretraining.train --runtime=pjrt` compiles; it is not executed.
 
     Args:
       config: its `precision` must be resolved.
       batch_size: sequences on one chip.
       seq_length: pieces per sequence.
       num_predictions: predicted pieces per sequence.
-      replicas: the number of chips that share a global batch.
       make_model: returns a model that `TrainStep` can train; by default the one that we train.
     """
-    with devices.precision_policy(config.precision), tf.variable_creator_scope(_without_value):
-        model = make_model(config.model).create_weights()
-        optimizer = make_optimizer(config)
-        optimizer.build(model.trainable_variables)
-
-    def all_reduce(values: Any) -> Any:
-        if replicas == 1:
-            return values
-        return tf.nest.map_structure(lambda x: xla_internals.all_reduce(x, replicas), values)
-
-    step = TrainStep(model, optimizer, config)
+    step = TrainStep(*without_values(config, make_model), config)
     specs = batch_specs(batch_size, seq_length, num_predictions)
-
-    @tf.function(jit_compile=True, autograph=False)
-    def lowered(*values: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = dict(zip(specs, values, strict=True))
-        with target.tracing_for("TPU"):
-            counts = all_reduce(tf.stack([tf.reduce_sum(batch[name]) for name in step.COUNTED]))
-            sums, gradients = step.gradients(batch, counts, tf.constant(0))
-            return step.update(all_reduce(sums), all_reduce(gradients))
-
-    return lowered.experimental_get_compiler_ir(*specs.values())(stage="stablehlo")
+    return JoinedStep.of(step, specs, "tpu")
 
 
 @functools.lru_cache(maxsize=1)
-def lower_step_in_subprocess(*args: Any) -> str:
+def lower_step_in_subprocess(*args: Any) -> JoinedStep:
     """Return `lower_step(*args)` from a subprocess: TensorFlow never frees a lowering's memory."""
     return call_in_subprocess("lowers the step", lower_step, *args)
-
-
-def _without_value(create: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
-    """Create a variable whose memory is never written, so that it occupies none."""
-    value = kwargs["initial_value"]
-    shape = kwargs.get("shape") or getattr(value, "shape", None)
-    dtype = kwargs.get("dtype") or getattr(value, "dtype", None)
-    if shape and dtype:
-        kwargs["initial_value"] = lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype)
-    return create(**kwargs)
 
 
 def batch_specs(batch_size: int, seq_length: int, num_predictions: int) -> dict[str, tf.TensorSpec]:
@@ -134,8 +98,8 @@ class TpuCompiler:
             from jax.experimental import topologies
         except ImportError as error:
             raise InputError(
-                f"compiling for a TPU needs jax and libtpu ({error}). Install them with "
-                "pip install -r requirements-tpu-check.txt."
+                f"compiling for a TPU needs jax and libtpu ({error}). On x86-64 Linux, run "
+                f"{extras.install('pjrt-tpu')}."
             ) from None
         # Combines the two cores of a v4 and their memory into one device, as v5p always does.
         megacore = {"chip_config_name": "megacore"} if topology.startswith("v4") else {}
@@ -148,42 +112,28 @@ class TpuCompiler:
                 f"libtpu does not support the topology {topology!r}: {str(error).splitlines()[0]}"
             ) from None
         self.chips = found.devices
+        self._jax = load_jax()
+        check_programs()
         self._clock_hz = parse_topology(topology)[1].clock_hz
 
-    def compile(self, module: str, quick: bool = False) -> CompiledSize:
-        """Compile a StableHLO module for all chips; return size and time on each.
+    def compile_step(self, step: JoinedStep, steps: int, quick: bool = False) -> CompiledSize:
+        """Compile a call of so many steps on all chips; return the size and the time of a step."""
+        lowered = ShardedStep(step, self.chips).lower(steps)
+        size = self.compile(lowered, step.argument_bytes(steps), steps, quick)
+        return size._replace(step_s=size.step_s / steps)
 
-        With `quick`, the compiler makes the least effort.
+    def compile(
+        self, lowered: Any, argument_bytes: int, steps: int = 0, quick: bool = False
+    ) -> CompiledSize:
+        """Compile what `jax.jit` lowered for all chips; return size and time on each.
+
+        Args:
+          lowered: a `jax.stages.Lowered`.
+          argument_bytes: of the arguments on a chip, should the compiler give up.
+          steps: the trips of a loop over steps, if there is one.
+          quick: the compiler makes the least effort.
         """
-        # TensorFlow leaves its own copies in the module. A barrier is an equivalent identity.
-        copy, same = r"= mhlo\.copy (%\w+) :", r"= stablehlo.optimization_barrier \1 :"
-        start = time.monotonic()
-        try:
-            effort = -1.0 if quick else 0.0
-            executable = compile_stablehlo(re.sub(copy, same, module), self.chips, effort)
-            memory = executable.get_compiled_memory_stats()
-            program = executable.hlo_modules()[0].to_string()
-        except Exception as error:
-            refusal = _REFUSAL.search(str(error))
-            if "RESOURCE_EXHAUSTED" not in str(error) or refusal is None:
-                raise
-            temporaries = int(float(refusal[1]) * {"K": 2**10, "M": 2**20, "G": GIB}[refusal[2]])
-            seconds = time.monotonic() - start
-            return CompiledSize(argument_bytes(module), temporaries, 0, seconds, refused=True)
-        # Outputs that are not updated in place exist besides the arguments when the step ends.
-        new = memory.output_size_in_bytes - memory.alias_size_in_bytes
-        return CompiledSize(
-            memory.argument_size_in_bytes,
-            memory.temp_size_in_bytes + new,
-            memory.generated_code_size_in_bytes,
-            time.monotonic() - start,
-            step_s=estimated_cycles(program) / self._clock_hz,
-        )
-
-
-def argument_bytes(module: str) -> int:
-    """Return the size in bytes of the arguments of the module's entry function."""
-    entry = next(line for line in module.splitlines() if "func.func @main(" in line)
-    types = re.findall(r"%arg\d+: tensor<((?:\d+x)*)[a-z]+(\d+)>", entry)
-    bits = (int(width) * math.prod(map(int, shape.split("x")[:-1])) for shape, width in types)
-    return sum(-(-size // 8) for size in bits)
+        self._jax.config.update("jax_optimization_level", "O0" if quick else "UNKNOWN")
+        size, compiled = compile_lowered(lowered, argument_bytes)
+        cycles = estimated_cycles(compiled.as_text(), steps) if compiled else 0
+        return size._replace(step_s=cycles / self._clock_hz)

@@ -1,7 +1,8 @@
 """The lines that `pretraining.tpu_check` prints about a step."""
 
+from pretraining.pjrt.compiled import CompiledSize, gb, verdict
 from pretraining.tpu.fit import ComputePlan
-from pretraining.tpu.step import Chip, CompiledSize, Step
+from pretraining.tpu.step import Chip, Step
 
 TIME_SOURCE = "cost model of libtpu's compiler"
 TIMES = f"times: an estimate by the {TIME_SOURCE}, not measured, without the all-reduce"
@@ -38,8 +39,6 @@ def report(step: Step, size: CompiledSize, chip: Chip) -> str:
     """Return the memory, FLOPs and time of one compiled step, as lines."""
     needed = size.total
     weights, slots = 4 * step.parameters, 8 * step.parameters
-    free = chip.hbm - needed
-    verdict = f"fits, {gb(free)} free" if free >= 0 else f"does not fit, {gb(-free)} too large"
     executed = step.flops + step.recomputed_flops
     rows = {
         "parameters": f"{gb(weights)}, {step.parameters:,} in float32",
@@ -47,7 +46,7 @@ def report(step: Step, size: CompiledSize, chip: Chip) -> str:
         "batch": gb(max(0, size.arguments - weights - slots)),
         "temporaries": gb(size.temporaries),
         "code": "unknown: the compiler gave up" if size.refused else gb(size.code),
-        "total": f"{gb(needed)}: {verdict}",
+        "total": f"{gb(needed)}: {verdict(needed, chip.hbm)}",
         "FLOPs": f"{step.flops:.3g} per step on a chip, {executed:.3g} with recomputation",
         "time": describe_time(step, size.step_s, chip),
     }
@@ -80,8 +79,3 @@ def as_json(step: Step, total: float, step_s: float, chip: Chip) -> dict[str, fl
         "estimated_share_of_peak": step.share_of_peak(chip, step_s) if step_s else 0.0,
         "all_reduce_s_by_formula": step.all_reduce_s(chip),
     }
-
-
-def gb(size: float) -> str:
-    """Return a size as text, in units of 10^9 bytes."""
-    return f"{size / 1e9:.2f} GB"

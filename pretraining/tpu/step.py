@@ -8,8 +8,9 @@ from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.training_log import step_flops
+from pretraining.pjrt.compiled import GIB
+from pretraining.pjrt.joined_step import steps_per_call
 
-GIB = 2**30
 # Pieces in a chunk of a recomputed layer: enough rows for full speed, with little to keep.
 CHUNK_PIECES = 4096
 
@@ -60,31 +61,6 @@ def parse_topology(name: str) -> tuple[str, Chip]:
     return f"{generation}:{layout or CHIPS[generation].layout}", CHIPS[generation]
 
 
-class CompiledSize(NamedTuple):
-    """Bytes on one chip, the seconds that the compiler took, and those that a step will take.
-
-    Attributes:
-      arguments: weights, optimizer slots and batch; outputs overwrite them.
-      temporaries: memory that is in use only during a step.
-      code: the program.
-      compile_s: seconds.
-      refused: True if the compiler gave up because the temporaries alone exceed the chip's memory.
-      step_s: seconds per step, as estimated by the compiler; 0 if it gave up.
-    """
-
-    arguments: int
-    temporaries: int
-    code: int
-    compile_s: float
-    refused: bool = False
-    step_s: float = 0.0
-
-    @property
-    def total(self) -> int:
-        """The bytes that the step takes on a chip."""
-        return self.arguments + self.temporaries + self.code
-
-
 @dataclasses.dataclass(frozen=True)
 class Step:
     """One replica's step, as it is compiled.
@@ -109,6 +85,11 @@ class Step:
     def parts(self) -> int:
         """The number of parts over which gradients are accumulated."""
         return self.config.loop.accumulation_steps
+
+    @property
+    def steps_per_call(self) -> int:
+        """The number of steps of the program."""
+        return steps_per_call(self.config.loop.steps_per_loop)
 
     @property
     def unit(self) -> int:

@@ -1,4 +1,4 @@
-"""Private TensorFlow calls without a public equivalent: three operations that only XLA has.
+"""Private TensorFlow calls without a public equivalent: two operations that only XLA has.
 
 XLA compiles them, also outside its programs. Checked with tensorflow 2.20.
 """
@@ -35,11 +35,3 @@ def barrier(*tensors: tf.Tensor) -> Sequence[tf.Tensor]:
     from tensorflow.compiler.tf2xla.python import xla
 
     return xla.optimization_barrier(*tensors)
-
-
-def all_reduce(x: tf.Tensor, replicas: int) -> tf.Tensor:
-    """Return the sum of `x` over all replicas of a program."""
-    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
-
-    group = tf.range(replicas)[None]
-    return gen_xla_ops.xla_all_reduce(x, group, reduce_op="Add", mode="CrossReplica")

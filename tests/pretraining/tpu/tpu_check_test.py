@@ -14,11 +14,11 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
 from pretraining import tpu_check
 from pretraining.loop.config import PretrainConfig
+from pretraining.pjrt.compiled import CompiledSize
 from pretraining.tpu import cache as tpu_cache
 from pretraining.tpu import fit as tpu_fit
-from pretraining.tpu.jax_internals import compile_stablehlo
 from pretraining.tpu.lowering import TpuCompiler
-from pretraining.tpu.step import CHIPS, Chip, CompiledSize, Step, parse_topology
+from pretraining.tpu.step import CHIPS, Chip, Step, parse_topology
 
 MB = 10**6
 # Embeddings (10 + 2 + 16) 8 + 16 = 240; attention 4 (64 + 8) + 16 = 304; FFN 8 16 + 16 + 16 8 + 8 +
@@ -238,11 +238,17 @@ def test_the_cache_knows_what_makes_a_program(home):
     assert len(compiler.compiled) == 1
     for values in ({"batch": 16}, {"topology": "v4"}, {"seq_length": 32}, {"quick": True}):
         check(compiler, largest=False, **values)
-    for assignment in ("model.num_layers=2", "optimizer.name=adamw", "precision=float32"):
+    for assignment in (
+        "model.num_layers=2",
+        "optimizer.name=adamw",
+        "precision=float32",
+        "loop.kernels=plain",
+        "loop.steps_per_loop=25",  # five steps a call
+    ):
         check(compiler, assignment, largest=False)
-    assert len(compiler.compiled) == 8
+    assert len(compiler.compiled) == 10
     files = list((home / "albert_tf" / "tpu_check").iterdir())
-    assert len(files) == 8
+    assert len(files) == 10
     files[0].write_text("{")  # torn: compiled again
     for path in files[1:]:
         assert json.loads(path.read_text())["size"]["temporaries"] > 0
@@ -252,14 +258,19 @@ def test_the_cache_knows_the_sources_of_the_step():
     """All direct imports but of values that the key has, errors, and what runs the lowering."""
     root = pathlib.Path(tpu_cache.__file__).resolve().parents[2]
     known = {path for pattern in tpu_cache.SOURCES for path in root.glob(pattern)}
-    others = {"config", "errors", "subprocess_call"}
-    for source in ("pretraining/loop/train_step.py", "pretraining/tpu/lowering.py"):
+    others = {"config", "errors", "extras", "subprocess_call"}
+    for source in (
+        "pretraining/loop/train_step.py",
+        "pretraining/pjrt/joined_step.py",
+        "pretraining/pjrt/program.py",
+        "pretraining/tpu/lowering.py",
+    ):
         text = (root / source).read_text(encoding="utf-8")
         modules = re.findall(r"^from ((?:albert_tf|pretraining)\S+) import \(?\s*(\w+)", text, re.M)
         for package, name in modules:
             folder = root / package.replace(".", "/")
             files = {folder / f"{name}.py", folder.with_suffix(".py"), folder / "__init__.py"}
-            assert folder.name in others or files & known, f"SOURCES lacks {package}.{name}"
+            assert {folder.name, name} & others or files & known, f"SOURCES lacks {package}.{name}"
 
 
 def test_a_damaged_cache_entry_is_compiled_again(tmp_path):
@@ -403,37 +414,28 @@ def tpu_check_run(*arguments: str) -> subprocess.CompletedProcess:
     )
 
 
-# 400,000 columns of 400,000 bfloat16 numbers, sorted: 320 GB at once.
-TOO_LARGE = """
-module @too_large {
-  func.func @main(%arg0: tensor<400000x128xbf16>) -> tensor<400000x400000xbf16> {
-    %0 = stablehlo.dot_general %arg0, %arg0, contracting_dims = [1] x [1] :
-      (tensor<400000x128xbf16>, tensor<400000x128xbf16>) -> tensor<400000x400000xbf16>
-    %1 = "stablehlo.sort"(%0) ({
-      ^bb0(%x: tensor<bf16>, %y: tensor<bf16>):
-      %less = stablehlo.compare LT, %x, %y : (tensor<bf16>, tensor<bf16>) -> tensor<i1>
-      stablehlo.return %less : tensor<i1>
-    }) {dimension = 0 : i64} : (tensor<400000x400000xbf16>) -> tensor<400000x400000xbf16>
-    %2 = stablehlo.negate %1 : tensor<400000x400000xbf16>
-    return %2 : tensor<400000x400000xbf16>
-  }
-}
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("generation", CHIPS)
 def test_what_a_chip_has(generation):
-    pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
+    pytest.importorskip("libtpu", reason="libtpu is absent: the extra pjrt-tpu")
+    import jax
+
     topology, chip = parse_topology(generation)
     compiler = TpuCompiler(topology)
+    whole = jax.sharding.SingleDeviceSharding(compiler.chips[0])
+
+    def too_large(x: jax.Array) -> jax.Array:
+        """400,000 columns of 400,000 bfloat16 numbers, sorted: 320 GB at once."""
+        return -jax.numpy.sort(x @ x.T, axis=0)
+
+    x = jax.ShapeDtypeStruct((400_000, 128), "bfloat16")
+    lowered = jax.jit(too_large, in_shardings=whole).lower(x)
     with pytest.raises(Exception, match="RESOURCE_EXHAUSTED") as refusal:
-        compile_stablehlo(TOO_LARGE, compiler.chips, 0.0)
+        lowered.compile()
     (granted,) = re.findall(r"available HBM \(([\d.]+)G\)", str(refusal.value))
     assert int(float(granted) * 2**30) == chip.hbm
-    size = compiler.compile(TOO_LARGE)
+    size = compiler.compile(lowered, argument_bytes=0)
     assert size.refused
-    assert size.arguments == 400_000 * 128 * 2
     assert size.temporaries >= 2 * 400_000**2
     with pytest.raises(InputError, match="does not support the topology"):
         TpuCompiler(f"{generation}:7x9")
@@ -443,7 +445,7 @@ def test_what_a_chip_has(generation):
 @pytest.mark.parametrize("quick", ["--quick", "--quick=false"])
 @pytest.mark.parametrize("topology", CHIPS)
 def test_every_generation_compiles(topology, quick, home):
-    pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
+    pytest.importorskip("libtpu", reason="libtpu is absent: the extra pjrt-tpu")
     done = tpu_check_run(
         "--preset=albert-tiny",
         "--seq_length=128",
@@ -458,7 +460,7 @@ def test_every_generation_compiles(topology, quick, home):
 
 @pytest.mark.slow
 def test_xxlarge_fits_72_a_chip(home):
-    pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
+    pytest.importorskip("libtpu", reason="libtpu is absent: the extra pjrt-tpu")
     done = tpu_check_run(
         "--preset=albert-xxlarge-v2",
         "--seq_length=512",
