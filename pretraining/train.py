@@ -114,11 +114,7 @@ def main(
         require_readable(run.path, "--run_dir, with `loop.export`,")
     if heldout:
         check_heldout(heldout, records, config)
-    if bool(config.evaluation.every) != bool(heldout):
-        raise InputError(
-            "--heldout=FOLDER and --set evaluation.every=STEPS go together: pass both or neither. "
-            f"Received: {options.heldout}, {config.evaluation.every}."
-        )
+    _require_both(options.heldout, config.evaluation.every)
     run_config = config_of_run(config, records, options)
     run.check(run_config)
     if not options.dry_run and _is_complete(run):
@@ -134,6 +130,8 @@ def main(
                 part.check_files()
         print(_to_text(run_config))
         return
+    if pjrt:
+        pjrt.check_memory(config, records, make_step)
     if runtime.is_chief:  # only one of several workers writes the run
         begin(run, run_config, records, options.runtime)
         print(summary(config, records, runtime), flush=True)
@@ -149,6 +147,14 @@ def main(
         train(config, records, run, runtime, first, evaluation, options.profile, make_step)
         if runtime.is_chief:
             finish(run)
+
+
+def _require_both(heldout: str | None, every: int) -> None:
+    if bool(every) != bool(heldout):
+        raise InputError(
+            "--heldout=FOLDER and --set evaluation.every=STEPS go together: pass both or neither. "
+            f"Received: {heldout}, {every}."
+        )
 
 
 def _is_complete(run: RunDir) -> bool:
@@ -167,6 +173,7 @@ def start_pjrt(
     if options.runtime != "pjrt":
         return None
     runtime = PjrtRuntime(options.device, wanted.loop.deterministic)
+    check_batch(wanted, runtime.replicas)
     if wanted.precision == "auto":
         assignments.append(f"precision={runtime.precision}")
     return runtime

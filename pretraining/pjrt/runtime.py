@@ -4,23 +4,28 @@ import contextlib
 import functools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.runtime import devices
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import devices, extras
 from albert_tf.runtime.errors import InputError
-from albert_tf.training.step import num_parts
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.train_step import Step, TrainStep
-from pretraining.pjrt.joined_step import JoinedStep, ShardedStep, variables_of
-from pretraining.pjrt.program import load_jax
+from pretraining.pjrt.compiled import compile_lowered, gb, verdict
+from pretraining.pjrt.joined_step import (
+    JoinedStep,
+    ShardedStep,
+    steps_per_call,
+    variables_of,
+    without_values,
+)
+from pretraining.pjrt.program import check_programs, load_jax
 
-# Steps that a call runs: the host needs a few milliseconds for a call, however many steps it runs.
-STEPS_PER_CALL = 10
 # On a GPU, sums by atomic additions are in no order. (`xla_gpu_deterministic_ops` would also choose
 # kernels without timing them: a step of albert-mini takes 5.1 ms instead of 4.7 ms.)
 _DETERMINISTIC = {"xla_gpu_exclude_nondeterministic_ops": True}
@@ -39,7 +44,8 @@ class PjrtRuntime:
       deterministic: use only kernels that give the same bits each time.
 
     Raises:
-      InputError: jax or the device is absent, or the processes do not find each other.
+      InputError: jax or the device is absent, jax does not go with this TensorFlow, or the
+        processes do not find each other.
     """
 
     def __init__(self, device: str, deterministic: bool = True) -> None:
@@ -58,6 +64,7 @@ class PjrtRuntime:
             # The compiler times kernels to choose among them. A restart must have the same ones.
             self._jax.config.update("jax_compilation_cache_dir", _cache_folder())
         self.strategy = devices.strategy("cpu")
+        check_programs()
         self.replicas, self.parallel_parts = len(self.devices), 1
         self._num_processes, self._process = self._jax.process_count(), self._jax.process_index()
         self.is_chief = self._process == 0
@@ -87,6 +94,11 @@ class PjrtRuntime:
 
     def batches(self, config: PretrainConfig, records: Records | Mixture, first: int) -> Iterator:
         """Return this process's part of the batches from number `first` on."""
+        return self._dataset(config, records, first).as_numpy_iterator()
+
+    def _dataset(
+        self, config: PretrainConfig, records: Records | Mixture, first: int
+    ) -> tf.data.Dataset:
         dataset = training_batches(
             records,
             config.objective.of_pairs,
@@ -102,7 +114,36 @@ class PjrtRuntime:
             name: tf.TensorSpec([spec.shape[0] // local, *spec.shape[1:]], spec.dtype)
             for name, spec in dataset.element_spec.items()
         }
-        return dataset.as_numpy_iterator()
+        return dataset
+
+    @property
+    def memory(self) -> int | None:
+        """The bytes of memory of a device; None for a CPU."""
+        local = self._jax.local_devices(backend=self.platform)[0]
+        return (local.memory_stats() or {}).get("bytes_limit")
+
+    def check_memory(
+        self, config: PretrainConfig, records: Records | Mixture, make_step: Callable[..., Step]
+    ) -> None:
+        """Compile the steps of a run, whose record files are not read, and check their size.
+
+        Raises:
+          InputError: they do not fit the memory of a device.
+        """
+        if self.memory is None:
+            return
+        make_model = functools.partial(AlbertPretrainer, heads=config.heads)
+        self._dataset(config, records, 0)  # for the shapes of a batch
+        self.start(make_step(*without_values(config, make_model), config, self.parallel_parts))
+        step, count = self._sharded, steps_per_call(config.loop.steps_per_loop)
+        size, _ = compile_lowered(step.lower(count), step.argument_bytes(count))
+        if size.total > self.memory:
+            raise InputError(
+                f"a step takes {gb(size.total)} on each {self.devices[0].device_kind}, which has "
+                f"{gb(self.memory)}: {verdict(size.total, self.memory)}. Choose a smaller "
+                "`loop.global_batch_size`, or --set loop.accumulation_steps=PARTS or "
+                "--set model.rematerialize=true."
+            )
 
     @functools.cached_property
     def _sharded(self) -> ShardedStep:
@@ -114,7 +155,7 @@ class PjrtRuntime:
 
         The next batches are put on the devices while the steps before run.
         """
-        at_once = num_parts(count, STEPS_PER_CALL)
+        at_once = steps_per_call(count)
         step = self._sharded
         if self._state is None:
             values = [variable.numpy() for variable in self._variables]
@@ -181,9 +222,10 @@ def _find(jax: Any, device: str) -> list[Any]:
     try:
         return jax.devices(kind)
     except RuntimeError as error:
+        extra = f"pjrt-{kind}" if kind in ("gpu", "tpu") else "pjrt"
         raise InputError(
             f"--device={device} --runtime=pjrt: jax finds no such device: "
-            f"{str(error).splitlines()[0]} Install jax for it (docs/tpu.md), or pass --device=cpu."
+            f"{str(error).splitlines()[0]} Run {extras.install(extra)}, or pass --device=cpu."
         ) from None
 
 

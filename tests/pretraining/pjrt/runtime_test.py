@@ -15,6 +15,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from pretraining import train
 from pretraining.loop.train_step import TrainStep
+from pretraining.pjrt.runtime import PjrtRuntime
 from tests.pretraining.loop.stub_step import fingerprint
 
 pytest.importorskip("jax", reason="jax is absent: requirements-dev.txt")
@@ -167,20 +168,64 @@ def test_steps_that_are_not_finite_are_skipped_and_then_rolled_back(
     assert_same_curve(*runs)
 
 
-def test_bad_options_are_one_line_before_data_is_read(tmp_path: pathlib.Path):
-    def refused(**options: str) -> str:
-        with pytest.raises(InputError) as caught:
-            run("no records", tmp_path / "run", "pjrt", **options)
-        assert "\n" not in str(caught.value)
-        return str(caught.value)
+def refused(tmp_path: pathlib.Path, *more: str, **options: str) -> str:
+    """The one line of a run without records, which are therefore not looked for."""
+    with pytest.raises(InputError) as caught:
+        run("no records", tmp_path / "run", "pjrt", *more, **options)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+    return str(caught.value)
 
-    assert refused(device="tpu", tpu="local").startswith("--tpu is only for --runtime=tensorflow")
-    assert refused(device="gpu").startswith(
-        "--device=gpu --runtime=pjrt: jax finds no such device:"
-    )
-    assert refused(device="npu") == (
+
+def test_bad_options_are_one_line_before_data_is_read(tmp_path: pathlib.Path):
+    only = "--tpu is only for --runtime=tensorflow"
+    assert refused(tmp_path, device="tpu", tpu="local").startswith(only)
+    for_gpu = refused(tmp_path, device="gpu")
+    assert for_gpu.startswith("--device=gpu --runtime=pjrt: jax finds no such device: ")
+    assert for_gpu.endswith("Run pip install '.[pjrt-gpu]' in the checkout, or pass --device=cpu.")
+    assert refused(tmp_path, device="npu") == (
         "--device must be one of auto, cpu, gpu, tpu, multi_worker. Received: 'npu'."
     )
+    assert refused(tmp_path, "loop.accumulation_steps=3") == (
+        "`loop.accumulation_steps` must divide the batch of a replica. Received: 3 steps, "
+        "16 sequences."
+    )
+
+
+def test_a_jaxlib_that_refuses_the_version_of_a_program_is_one_line(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+):
+    from jax.extend.mlir.dialects import stablehlo
+
+    monkeypatch.setattr(stablehlo, "get_minimum_version", lambda: "99.0.0")
+    assert re.fullmatch(
+        r"jax [\d.]+ cannot read a program of TensorFlow [\d.]+ \(.+\)\. Run pip install "
+        r"'\.\[pjrt\]' in the checkout, or train with --runtime=tensorflow\.",
+        refused(tmp_path),
+    )
+
+
+def test_a_step_that_does_not_fit_the_device_is_one_line_and_no_run(
+    tiny_records: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(PjrtRuntime, "memory", 10**5)
+    with pytest.raises(InputError) as caught:
+        run(tiny_records, tmp_path / "run", "pjrt")
+    assert re.fullmatch(
+        r"a step takes (0\.\d\d) GB on each cpu, which has 0\.00 GB: does not fit, "
+        r"\1 GB too large\. Choose a smaller `loop\.global_batch_size`, or --set "
+        r"loop\.accumulation_steps=PARTS or --set model\.rematerialize=true\.",
+        str(caught.value),
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_looking_at_the_memory_changes_nothing(
+    whole: RunDir, tiny_records: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(PjrtRuntime, "memory", 10**12)
+    assert_equal(run(tiny_records, tmp_path / "run", "pjrt"), whole)
 
 
 def test_without_jax_the_message_names_the_requirements(tmp_path: pathlib.Path):
@@ -198,13 +243,6 @@ commands.run(train.main, train.TrainOptions, train.__doc__)
     assert done.returncode == 2
     assert "--runtime=pjrt needs jax" in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_a_program_that_jaxlib_cannot_read_is_one_line():
-    from pretraining.pjrt.program import _serialize
-
-    with pytest.raises(InputError, match=r"^jaxlib [\d.]+ cannot read a program of TensorFlow"):
-        _serialize("module { not_an_operation }")
 
 
 FOUR = """
