@@ -39,6 +39,8 @@ PARALLEL = (
     "--set=model.attention_dropout=0",
 )
 
+PJRT = ("--runtime=pjrt", "--device=cpu")
+
 # As `python -m pretraining.train`, on so many virtual CPUs; TRAP is run first.
 PROGRAM = """
 import os
@@ -83,7 +85,7 @@ def start(records: str, run: pathlib.Path, *more: str, replicas: int = 1, **envi
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=os.environ | environment,
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": str(replicas)} | environment,
     )
 
 
@@ -121,6 +123,8 @@ def wait_for_rows(run: pathlib.Path, count: int, process: subprocess.Popen) -> N
         (2, ()),
         (1, ("--set=loop.accumulation_steps=2", "--set=model.num_layers=3")),
         (1, PARALLEL),
+        (1, PJRT),
+        (2, PJRT),
     ],
 )
 def test_killed_at_ten_random_points(
@@ -129,6 +133,7 @@ def test_killed_at_ten_random_points(
     """With kill -9, ten times while it trains, logs or saves and twice while it starts."""
     more = (*more, "--set=loop.steps=400")  # more than twelve rounds can reach
     shown = finish(start(tiny_records, tmp_path / "whole", *more, replicas=replicas))
+    assert f"{replicas} replica(s)" in shown
     if len(os.sched_getaffinity(0)) > 1:
         assert ("parallel parts" in shown) == (more[:-1] == PARALLEL)
     rng, run = random.Random(replicas), tmp_path / "run"
