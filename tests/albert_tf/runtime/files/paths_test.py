@@ -18,7 +18,8 @@ OTHERS = {
     "grid", "group", "heldout_set", "ignore", "kind", "label_column", "label_separator",
     "languages", "layout", "loss", "objective", "offsets", "pair", "part", "patience",
     "pooling", "precision", "preset", "presets", "prompt", "quantization", "recipe", "rows",
-    "runner", "runtime", "select", "set", "split", "task", "tasks", "text_column", "topology", "tpu",
+    "runner", "runtime", "select", "set", "split", "task", "tasks", "text_column", "topology",
+    "tpu",
 }  # fmt: skip
 
 
