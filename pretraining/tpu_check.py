@@ -11,8 +11,8 @@ so use it to compare programs for the same chip.
 
 --batch is per chip. Unless --set chooses how layers are computed (model.rematerialize or
 loop.accumulation_steps), plain computation is tried first, then recomputation. --global_batch finds
-the cheapest of plain, accumulation and recomputation. --table shows every preset. --quick is five
-to fifteen times as fast, but the temporaries are overestimated by up to a third.
+the cheapest of plain, accumulation and recomputation. --table shows every preset. --quick compiles
+with the least effort: it overestimates memory and time, for albert-tiny several times.
 
 The exit status is 0 if the step fits or if --table was printed, whatever it shows, and 3 if the
 step does not fit. The extra pjrt-tpu must be installed. Each program takes minutes to compile, but
