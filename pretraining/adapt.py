@@ -27,11 +27,8 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.report_text import markdown_table
 from albert_tf.runtime.run_dir import RunDir
-from data.build import build
-from data.building.options import BuildOptions
 from data.corpora.corpus import NumberedCorpus
 from data.records.manifest import Manifest
-from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 from pretraining.experiments import experiment
 from pretraining.sweep import TIMED_LOOPS, TIMING_OVERRIDES, MemberError, call
 from pretraining.sweeping.plan import of_length
@@ -148,38 +145,26 @@ class Adaptation:
 
     def _vocabulary(self) -> str:
         """Return the tokenizer of the new model, after extending it if asked for."""
-        options = self.options
+        options, folder = self.options, self._path("tokenizer")
         if options.new_pieces is None:
             return options.init
-        train_tokenizer(
-            TrainTokenizerOptions(
-                options.corpus,
-                self._path("tokenizer"),
-                extend=options.init,
-                new_pieces=options.new_pieces,
-                document_boundary=options.document_boundary,
-                split="train",
-                heldout_fraction=options.heldout_fraction,
-            )
-        )
-        return self._path("tokenizer")
+        flags = [f"--extend={options.init}", f"--new_pieces={options.new_pieces}"]
+        self._call("data.train_tokenizer", *flags, *self._documents(OWN, "train", folder))
+        return folder
 
     def _records(self, name: str, split: str, tokenizer: str) -> str:
         """Build records of a text, and return their folder."""
         vocabulary = "old" if tokenizer == self.options.init else "new"
         folder = self._path("records", f"{name}-{split}-{vocabulary}-vocabulary")
-        build(
-            BuildOptions(
-                self._texts[name],
-                tokenizer,
-                folder,
-                seq_length=self.options.seq_length,
-                document_boundary=self._boundary(name),
-                split=split,
-                heldout_fraction=self.options.heldout_fraction,
-            )
-        )
+        flags = [f"--tokenizer={tokenizer}", f"--seq_length={self.options.seq_length}"]
+        self._call("data.build", *flags, *self._documents(name, split, folder))
         return folder
+
+    def _documents(self, name: str, split: str, output: str) -> list[str]:
+        """Return the flags of both commands of data."""
+        boundary, share = self._boundary(name), self.options.heldout_fraction
+        flags = [f"--corpus={self._texts[name]}", f"--document_boundary={boundary}"]
+        return [*flags, f"--split={split}", f"--heldout_fraction={share}", f"--output={output}"]
 
     def _train(self, records: dict[str, str]) -> RunDir:
         """Train the run, unless it is complete, and return it."""

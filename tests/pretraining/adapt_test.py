@@ -1,6 +1,7 @@
 """From a text to a table: which commands with which flags, what is resumed, what is refused.
 
-Training and evaluation take no time here: their figures are chosen. The slow suite has a real run.
+The commands of data are the real ones. Training and evaluation take no time here: their figures are
+chosen. The slow suite has a real run.
 """
 
 import dataclasses
@@ -17,7 +18,10 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
+from data.build import build
+from data.building.options import BuildOptions
 from data.records.manifest import Manifest, tokenizer_of
+from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 from pretraining import adapt, evaluate, train
 from pretraining.adapt import AdaptOptions
 from pretraining.experiments import experiment
@@ -38,7 +42,11 @@ class Commands:
     def __call__(self, module: str, *flags: str) -> None:
         if self.fails:
             raise MemberError(f"{module} ended with status 1")
-        if module == "pretraining.train":
+        if module == "data.build":
+            build(commands.parse(BuildOptions, [module, *flags], "", ""))
+        elif module == "data.train_tokenizer":
+            train_tokenizer(commands.parse(TrainTokenizerOptions, [module, *flags], "", ""))
+        elif module == "pretraining.train":
             given = commands.parse(train.TrainOptions, [module, *flags], "", "")
             self.trained.append(given)
             self.train(RunDir(given.run_dir), given)
@@ -135,7 +143,7 @@ def test_own_words_and_general_text(options: AdaptOptions, fake: Commands):
 def test_a_rerun_does_only_what_is_missing(options: AdaptOptions, fake: Commands, capsys):
     fake.fails = True
     assert adapt.main(options, fake) == commands.USAGE_ERROR
-    assert "pretraining.evaluate ended with status 1" in capsys.readouterr().err
+    assert "data.build ended with status 1" in capsys.readouterr().err
     fake.fails = False
     adapt.main(options, fake)
     adapt.main(options, fake)
