@@ -103,7 +103,7 @@ def test_limits(both):
     predictor, signatures = both
     many = "a " * 5000
     with pytest.raises(tf.errors.InvalidArgumentError, match="number of texts times the largest"):
-        served(signatures, [many] + ["a"] * 3000)
+        served(signatures, [many] + ["a"] * 30_000)
     module = TokenClassifierModule(predictor.model, predictor.tokenizer, max_windows=2)
     with pytest.raises(tf.errors.InvalidArgumentError, match="`text`: each must fit in 2 windows"):
         module.serve(tf.constant([many]))

@@ -63,17 +63,21 @@ def test_features(small_tokenizer, seq_length, qa_length):
 
 @pytest.mark.parametrize(
     ("seq_length", "qa_length", "cut"),
-    [(64, 100, 0), (16, 100, 2), (64, 5, 2), (64, 22, 1), (40, 100, 1)],
+    [(64, 100, 0), (16, 100, 2), (64, 5, 2), (64, None, 1), (40, 100, 1)],
 )
 def test_questions_whose_context_or_answer_is_cut_are_counted(
     small_tokenizer, seq_length, qa_length, cut
 ):
-    """A question counts once, whichever of its options there was no room for."""
+    """A question counts once, whichever of its options there was no room for.
+
+    A `qa_length` of None is that of the shorter question, of which the longer one is cut.
+    """
     rows = [
         (len(small_tokenizer.encode(each.context)), len(small_tokenizer.encode(text)))
         for each in EXAMPLES
         for text in (fill_blanks(each.question, option) for option in each.options)
     ]
+    qa_length = qa_length or min(max(n for _, n in rows[:3]), max(n for _, n in rows[3:]))
     features = featurize_choices(
         EXAMPLES, small_tokenizer, MultipleChoiceSettings(seq_length, 3, qa_length)
     )

@@ -162,7 +162,10 @@ def test_impossible_values(values: dict, words: str):
 
 
 # Header and row of an own table; others have a text and a number.
-TABLES = {"multiple_choice": ("question\toption_a\toption_b\tlabel\n", "text {}\tx\t0\tA\n")}
+TABLES = {
+    "multiple_choice": ("question\toption_a\toption_b\tlabel\n", "text {}\tx\t0\tA\n"),
+    "embedding": ("query\tpassage\n", "text {}\tanswer {}\n"),
+}
 
 
 @pytest.mark.parametrize("name", [name for name in OWN if name != "token_classification"])
