@@ -13,10 +13,9 @@ command again to resume it.
 """
 
 import dataclasses
+import functools
 import os
-import statistics
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -30,7 +29,7 @@ from albert_tf.runtime.run_dir import RunDir
 from data.corpora.corpus import NumberedCorpus
 from data.records.manifest import Manifest
 from pretraining.experiments import experiment
-from pretraining.sweep import TIMED_LOOPS, TIMING_OVERRIDES, MemberError, call
+from pretraining.sweeping.calls import CommandError, call, steps_within
 from pretraining.sweeping.plan import of_length
 
 RESULT = "adapt.json"
@@ -95,7 +94,7 @@ def main(options: AdaptOptions, run_command: Callable[..., None] = call) -> int:
         return 0
     try:
         figures = adaptation.run()
-    except MemberError as error:
+    except CommandError as error:
         print(f"{options.output}: {error}", file=sys.stderr)
         return commands.USAGE_ERROR
     report, result = table(figures), {"options": settings.to_dict(options), "figures": figures}
@@ -128,7 +127,8 @@ class Adaptation:
     def run(self) -> dict[str, dict[str, Any]]:
         """Return the figures of both models on the held-out documents of each text."""
         os.makedirs(self.options.output, exist_ok=True)
-        outputs.write_json(self._path(RESULT), {"options": settings.to_dict(self.options)})
+        if not os.path.isfile(self._path(RESULT)):  # it marks the folder as ours
+            outputs.write_json(self._path(RESULT), {"options": settings.to_dict(self.options)})
         init, vocabulary, texts = self.options.init, self._vocabulary(), self._texts
         old = {name: self._records(name, "heldout", init) for name in texts}
         new = {name: self._records(name, "heldout", vocabulary) for name in texts}
@@ -178,14 +178,11 @@ class Adaptation:
         return run
 
     def _steps_in_time(self, data: str) -> int:
-        """Return how many steps take --minutes, after a few that are timed."""
+        """Return how many steps take --minutes."""
         assert self.options.minutes
-        steps = (1 + TIMED_LOOPS) * self.config.loop.steps_per_loop
-        with tempfile.TemporaryDirectory(prefix=".timing-", dir=self.options.output) as folder:
-            run = RunDir(os.path.join(folder, "run"))
-            self._call_train(data, run, *TIMING_OVERRIDES, f"loop.steps={steps}")
-            step_ms = statistics.median(row["step_ms"] for row in run.metrics("step_ms")[1:])
-        return max(1, round(60_000 * self.options.minutes / step_ms))
+        train = functools.partial(self._call_train, data)
+        loop = self.config.loop.steps_per_loop
+        return steps_within(60 * self.options.minutes, train, loop, self.options.output)
 
     def _call_train(self, data: str, run: RunDir, *assignments: str) -> None:
         options = self.options

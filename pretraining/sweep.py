@@ -25,16 +25,14 @@ schedule keep their share of the steps.
 """
 
 import contextlib
+import functools
 import itertools
 import os
-import statistics
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from albert_tf.runtime import commands, programs, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.log_rows import has_numbers
@@ -44,23 +42,9 @@ from data.pipeline.batches import Mixture
 from data.records.manifest import COMPACT, Manifest
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
+from pretraining.sweeping.calls import CommandError, call, steps_within
 from pretraining.sweeping.plan import Configuration, SweepOptions, configurations, of_length
 from pretraining.sweeping.results import TRAINING, Result, compare, write_csv
-
-TIMED_LOOPS = 4  # after the first
-# Overrides for a run that is only timed.
-TIMING_OVERRIDES = (
-    "optimizer.warmup_steps=0",
-    "optimizer.schedule_steps=0",
-    "optimizer.decay_steps=0",
-    "evaluation.every=0",
-    "evaluation.patience=0",
-    "loop.export=none",
-)
-
-
-class MemberError(Exception):
-    """The failure of a command that a member needs."""
 
 
 def main(options: SweepOptions, run_command: Callable[..., None] | None = None) -> int:
@@ -74,7 +58,7 @@ def main(options: SweepOptions, run_command: Callable[..., None] | None = None) 
         return 0
     sweep.begin()
     for member in sweep.configurations:
-        with contextlib.suppress(MemberError):  # reported when the member is trained
+        with contextlib.suppress(CommandError):  # reported when the member is trained
             sweep.time(member)
     members = [(m, n) for n in range(options.seeds) for m in sweep.configurations]
     results: dict[str, Result] = {}
@@ -85,7 +69,7 @@ def main(options: SweepOptions, run_command: Callable[..., None] | None = None) 
         print(f"== {path}", flush=True)
         try:
             results[path] = sweep.run(member, number)
-        except MemberError as error:
+        except CommandError as error:
             failures.append(f"failed: {path}: {error}")
             continue
         in_order = [results[p] for p in (sweep.run_dir(*m).path for m in members) if p in results]
@@ -201,7 +185,7 @@ class Sweep:
         """Train and evaluate the member if not yet done; return its row of results.csv.
 
         Raises:
-          MemberError: a command failed.
+          CommandError: a command failed.
         """
         run, seed = self.run_dir(member, number), member.tree().seed + number
         if not run.is_complete:
@@ -224,7 +208,7 @@ class Sweep:
         over hours affects all of them equally.
 
         Raises:
-          MemberError: a command failed.
+          CommandError: a command failed.
         """
         if self.steps(member) is not None:
             return
@@ -234,13 +218,10 @@ class Sweep:
                 self._keep_steps(member, steps)
                 return
         print(f"== timing {member.name}", flush=True)
-        steps = (1 + TIMED_LOOPS) * member.tree().loop.steps_per_loop
-        with tempfile.TemporaryDirectory(prefix=".timing-", dir=self.options.output) as folder:
-            run = RunDir(os.path.join(folder, "run"))
-            self._train(member, run, *TIMING_OVERRIDES, f"loop.steps={steps}")
-            step_ms = statistics.median(row["step_ms"] for row in run.metrics("step_ms")[1:])
         _, _, seconds = (self.options.budget or "").partition(":")
-        self._keep_steps(member, max(1, round(1000 * int(seconds) / step_ms)))
+        train = functools.partial(self._train, member)
+        loop = member.tree().loop.steps_per_loop
+        self._keep_steps(member, steps_within(int(seconds), train, loop, self.options.output))
 
     def _keep_steps(self, member: Configuration, steps: int) -> None:
         self._state["steps"][member.name] = steps
@@ -301,25 +282,6 @@ def _result_of(run: RunDir) -> Result:
             f"{shortened(result)}. Restore the file, or remove it to finish the run again."
         )
     return result
-
-
-def call(module: str, *flags: str) -> None:
-    """Run a command of this project in a separate process.
-
-    Raises:
-      MemberError: the command failed, after printing its own error.
-    """
-    # In a group of its own, the command does not get Ctrl-C itself: a second signal would end it
-    # at once.
-    process = subprocess.Popen(programs.process(module, *flags), process_group=0)
-    try:
-        status = process.wait()
-    except BaseException:  # this process is ending; so must the command, after saving
-        process.terminate()
-        process.wait()
-        raise
-    if status:
-        raise MemberError(f"{module} ended with status {status}")
 
 
 if __name__ == "__main__":

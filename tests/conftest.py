@@ -140,7 +140,7 @@ def exports(made_once: Callable, pretrained: str) -> pathlib.Path:
     from albert_tf.export import __main__ as program
 
     def write(folder: pathlib.Path) -> None:
-        for kind in ("encoder", "fill_mask"):
+        for kind in ("encoder", "fill_mask", "embedding"):
             program.main(program.ExportOptions(pretrained, str(folder / kind), kind))
 
     return made_once("exports", write)

@@ -274,16 +274,21 @@ def read_exported(encoder: tf_keras.Model, path: str) -> None:
             names.sort(key=lambda name: int(name.split("/")[1]))
             values = [reader.get_tensor(name) for name in names]
         except DAMAGE as error:
-            raise InputError(
-                f"{path!r} must be an intact SavedModel: {textwrap.shorten(str(error), 200)}. Copy "
-                "or export it again."
-            ) from None
+            raise damaged_export(path, error) from None
     if not values:
         raise InputError(
             f"{path!r} is a SavedModel but not an encoder. Pass the run folder that it was "
             "exported from, or export that run with --kind=encoder."
         )
     set_variables(encoder, values, path)
+
+
+def damaged_export(path: str, error: Exception) -> InputError:
+    """Return the error that names a SavedModel that cannot be read."""
+    return InputError(
+        f"{path!r} must be an intact SavedModel: {textwrap.shorten(str(error), 200)}. Copy or "
+        "export it again."
+    )
 
 
 def set_variables(encoder: tf_keras.Model, values: Sequence[Any], path: str) -> None:

@@ -31,19 +31,19 @@ class HeldOut:
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        found: np.ndarray = np.zeros(0, np.uint64)
+        found: list[np.ndarray] = [np.zeros(0, np.uint64)]
         for pattern in patterns:
             if not (files := paths.files_matching(pattern, _FLAG)):
                 raise InputNotFoundError(f"{_FLAG}: no file matches {pattern!r}. Check the path.")
             for path in files:
                 parts = [ngram_hashes(word_hashes(text), SIZE) for text in _texts(path)]
-                found = np.unique(np.concatenate([found, *parts]))
-        if not len(found):
+                found.append(np.unique(np.concatenate([found[0], *parts])))
+        self._hashes: np.ndarray = np.unique(np.concatenate(found))
+        if not len(self._hashes):
             raise InputError(
                 f"{_FLAG} must name files with texts of at least {SIZE} words. Received: "
                 f"{', '.join(patterns)}."
             )
-        self._hashes = found
 
     def __len__(self) -> int:
         return len(self._hashes)

@@ -46,7 +46,6 @@ def first_weights(
             f"data.train_tokenizer --extend={init} makes."
         )
     not_compared = {
-        "vocab_size": 1,
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
         "initializer_range": 0.02,
@@ -55,6 +54,8 @@ def first_weights(
     }
     if all(each.sharing == "all" and each.num_groups == 1 for each in (model, config.model)):
         not_compared["num_layers"] = 1
+    if not is_same:
+        not_compared["vocab_size"] = 1
     if differing := settings.differing_keys(
         model.replace(**not_compared), config.model.replace(**not_compared)
     ):
@@ -84,7 +85,8 @@ def larger_vocabulary(
 
     def longer(weights: np.ndarray) -> np.ndarray:
         rows = [np.mean([weights[ids].mean(0) for ids in part], 0) for part in parts]
-        return np.concatenate([weights, np.asarray(rows, weights.dtype)])
+        known = weights[: old.vocab_size]  # without rows that no piece uses
+        return np.concatenate([known, np.asarray(rows, weights.dtype)])
 
     by_piece = {id(pretrainer.encoder.embeddings.word_embeddings), id(pretrainer.mlm_head.bias)}
     return [

@@ -25,7 +25,7 @@ from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 from pretraining import adapt, evaluate, train
 from pretraining.adapt import AdaptOptions
 from pretraining.experiments import experiment
-from pretraining.sweep import MemberError
+from pretraining.sweeping.calls import CommandError
 from tests.conftest import TINY_CORPUS
 
 GENERAL = "python_docs:typing,string"
@@ -41,7 +41,7 @@ class Commands:
 
     def __call__(self, module: str, *flags: str) -> None:
         if self.fails:
-            raise MemberError(f"{module} ended with status 1")
+            raise CommandError(f"{module} ended with status 1")
         if module == "data.build":
             build(commands.parse(BuildOptions, [module, *flags], "", ""))
         elif module == "data.train_tokenizer":

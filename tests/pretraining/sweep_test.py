@@ -23,6 +23,7 @@ from pretraining import evaluate, sweep, train
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.recipes import LAPTOP, SMOKE
+from pretraining.sweeping import calls
 from pretraining.sweeping.plan import SweepOptions, configurations, of_length
 from pretraining.sweeping.results import mean_and_error
 
@@ -47,7 +48,7 @@ class Commands:
         self.calls.append(f"{'train' if is_training else 'evaluate'} {name}")
         self.devices.add((given.device, given.tpu))
         if any(text in name for text in self.failing):
-            raise sweep.MemberError("pretraining.train ended with status 1")
+            raise calls.CommandError("pretraining.train ended with status 1")
         if is_training:
             config = settings.override(experiment(given.experiment), given.set)
             assert bool(given.heldout) == bool(config.evaluation.every)  # as the real one requires
@@ -422,9 +423,9 @@ def test_the_grid_may_be_repeated():
 
 
 def test_a_command_that_fails_is_told():
-    sweep.call("albert_tf.info", "--preset=albert-base-v2", "--dry_run")
-    with pytest.raises(sweep.MemberError, match="albert_tf.info ended with status 2"):
-        sweep.call("albert_tf.info", "--preset=albert-base-v9")
+    calls.call("albert_tf.info", "--preset=albert-base-v2", "--dry_run")
+    with pytest.raises(calls.CommandError, match="albert_tf.info ended with status 2"):
+        calls.call("albert_tf.info", "--preset=albert-base-v9")
 
 
 def test_a_command_ends_with_the_sweep(monkeypatch: pytest.MonkeyPatch):
@@ -444,9 +445,9 @@ def test_a_command_ends_with_the_sweep(monkeypatch: pytest.MonkeyPatch):
         def terminate(self) -> None:
             events.append("terminate")
 
-    monkeypatch.setattr(sweep.subprocess, "Popen", Process)
+    monkeypatch.setattr(calls.subprocess, "Popen", Process)
     with pytest.raises(SystemExit):
-        sweep.call("pretraining.train", "--data=records")
+        calls.call("pretraining.train", "--data=records")
     assert events == ["pretraining.train", "wait", "terminate", "wait"]
 
 

@@ -32,6 +32,7 @@ from data.building.options import BuildOptions
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining import evaluate, train
 from pretraining.loop.config import resolve
+from pretraining.loop.first_weights import larger_vocabulary
 from pretraining.loop.recipes import SMOKE
 from pretraining.loop.result import finish
 from pretraining.loop.train_step import TrainStep, make_optimizer
@@ -271,6 +272,19 @@ def test_a_vocabulary_that_does_not_extend_the_first_one_is_refused(
 
 
 @pytest.mark.slow
+def test_rows_that_no_piece_uses_give_way_to_new_pieces(tiny_tokenizer: str):
+    """A converted model may have more rows than its vocabulary has pieces."""
+    old = load_tokenizer(tiny_tokenizer)
+    scores = distinct_scores({"▁whale": 9}, 1000, old.vocabulary.scores)
+    new = Tokenizer(add_pieces(old.model, scores))
+    padded = AlbertPretrainer(SMOKE.model.replace(vocab_size=624)).create_weights()
+    weights = larger_vocabulary(padded, old, new)
+    before = padded.encoder.embeddings.word_embeddings.numpy()
+    (after,) = (value for value in weights if value.shape == (601, before.shape[1]))
+    assert np.array_equal(after[:600], before[:600])
+    np.testing.assert_allclose(after[600], before[old.encode("whale")].mean(0), rtol=1e-6)
+
+
 def test_a_run_with_a_larger_vocabulary_is_one_like_any_other(
     finished: RunDir, extended_records: str, tmp_path: pathlib.Path
 ):

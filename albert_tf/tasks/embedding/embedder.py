@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.graph.signatures import IDS
-from albert_tf.models.checkpoints import EXTRAS, is_saved_model
+from albert_tf.models.checkpoints import EXTRAS, damaged_export, is_saved_model, readable
 from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of
@@ -116,18 +116,23 @@ def _exported(path: str) -> Parts | None:
     """Return the parts of an export of this kind, None if it is of another kind."""
     import tensorflow_text  # noqa: F401  registers the operations of exports
 
-    loaded = tf.saved_model.load(path)
-    signature = loaded.signatures["serving_default"]
-    if {*signature.structured_outputs} != {Embedding.name}:
+    with readable(path) as folder:
+        try:
+            loaded = tf.saved_model.load(folder)
+        except Exception as error:  # a damaged file can raise any type
+            raise damaged_export(path, error) from None
+    signature = loaded.signatures.get("serving_default")
+    if signature is None or {*signature.structured_outputs} != {Embedding.name}:
         return None
     run, kind = RunDir(os.path.join(path, EXTRAS)), Embedding()
-    task = kind.settings_of(run) if run.kind() == kind.name else EmbeddingSettings()
+    is_untrained = run.kind() != kind.name  # a plain encoder was exported
+    task = EmbeddingSettings() if is_untrained else kind.settings_of(run)
     width = int(signature.structured_outputs["embedding"].shape[1])
 
     def embed(texts: list[str]) -> tf.Tensor:
         return loaded.signatures["serving_default"](text=tf.constant(texts))["embedding"]
 
-    return embed, task, width, False
+    return embed, task, width, is_untrained
 
 
 def _loaded(path: str) -> Parts:

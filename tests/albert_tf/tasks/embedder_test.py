@@ -1,5 +1,7 @@
 """`load_embedder` of runs, exports and encoders: one vector for a text, under every name."""
 
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -73,6 +75,19 @@ def test_an_encoder_is_said_to_be_untrained(pretrained, exports, capsys):
     assert embedder.is_untrained
     of_export = albert_tf.load_embedder(str(exports / "encoder" / "1"))
     np.testing.assert_allclose(of_export(TEXTS), embedder(TEXTS), atol=1e-5)
+    capsys.readouterr()
+    exported = albert_tf.load_embedder(str(exports / "embedding" / "1"))
+    assert exported.is_untrained and "was not trained" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["saved_model.pb", "variables/variables.index"])
+@pytest.mark.parametrize("size", [0, 50])
+def test_a_damaged_export_is_named(exports, tmp_path, file, size):
+    path = shutil.copytree(exports / "embedding" / "1", tmp_path / "1")
+    with open(path / file, "r+b") as damaged:
+        damaged.truncate(size)
+    with pytest.raises(InputError, match="must be an intact SavedModel: .* Copy or export"):
+        albert_tf.load_embedder(str(path))
 
 
 def test_progress(embedder, capsys, monkeypatch):
