@@ -23,6 +23,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -125,6 +126,7 @@ def run(
     _escape_output()
     name = spec.name.removesuffix(".__main__") if spec else os.path.basename(sys.argv[0])
     signal.signal(signal.SIGTERM, functools.partial(_terminate, os.getpid()))
+    sys.unraisablehook = _repeat_signal
     try:
         if signal.getsignal(signal.SIGINT) is _exit_quietly:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -172,6 +174,15 @@ def _terminate(owner: int, *_: object) -> None:
     if os.getpid() != owner:  # a forked worker must not clean up what its parent uses
         os._exit(TERMINATED)
     sys.exit(TERMINATED)
+
+
+def _repeat_signal(ignored: "sys.UnraisableHookArgs") -> None:
+    """Repeat a signal that met Python in a finalizer, where exceptions are ignored."""
+    numbers = {SystemExit: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}
+    if number := numbers.get(ignored.exc_type):
+        threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+    else:
+        sys.__unraisablehook__(ignored)
 
 
 def parse(

@@ -46,7 +46,7 @@ def lower_step(
     batch_size: int,
     seq_length: int,
     num_predictions: int,
-    make_model: Callable[[AlbertConfig], Any] = AlbertPretrainer,
+    make_model: Callable[[AlbertConfig], Any] | None = None,
 ) -> JoinedStep:
     """Return the step that `pretraining.train --runtime=pjrt` compiles; it is not executed.
 
@@ -57,7 +57,8 @@ def lower_step(
       num_predictions: predicted pieces per sequence.
       make_model: returns a model that `TrainStep` can train; by default the one that we train.
     """
-    step = TrainStep(*without_values(config, make_model), config)
+    ours = functools.partial(AlbertPretrainer, heads=config.heads)
+    step = TrainStep(*without_values(config, make_model or ours), config)
     specs = batch_specs(batch_size, seq_length, num_predictions)
     return JoinedStep.of(step, specs, "tpu")
 

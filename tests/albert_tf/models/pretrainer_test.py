@@ -57,6 +57,21 @@ def test_outputs_are_the_encoder_s_and_two_more(pretrainer, inputs):
     np.testing.assert_array_equal(outputs["pooled_output"], alone["pooled_output"])
 
 
+@pytest.mark.parametrize(
+    "changes", [{}, {"positions": "rotary", "norm": "pre", "ffn": "gated"}, {"sharing": "none"}]
+)
+def test_a_seed_draws_the_weights_of_the_encoder_then_those_of_the_heads(tiny, changes):
+    tf_keras.utils.set_random_seed(7)
+    model = AlbertPretrainer(tiny.replace(**changes)).create_weights()
+    parts = (model.encoder, model.pair_head, model.mlm_head)
+    drawn = [v for part in parts for v in part.variables if v.shape.rank == 2]
+    tf_keras.utils.set_random_seed(7)
+    for variable in drawn:
+        values = tf_keras.initializers.TruncatedNormal()(variable.shape)  # but for the scale
+        scale = np.std(variable) / np.std(values)
+        np.testing.assert_allclose(variable, scale * values, rtol=1e-4, err_msg=variable.name)
+
+
 def test_no_predictions_at_all(pretrainer, inputs):
     none = inputs | {"masked_lm_positions": np.zeros([2, 0], np.int32)}
     assert pretrainer(none)["mlm_logits"].shape == (2, 0, 300)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -188,6 +189,7 @@ def test_what_is_no_mistake_of_the_user_keeps_its_traceback(package, what):
 def status(monkeypatch, capsys):
     """program -> exit status and standard error of the command, in this process."""
     monkeypatch.setattr(sys, "argv", ["prog", "--corpus=a"])
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     before = signal.getsignal(signal.SIGTERM)
     interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -222,6 +224,19 @@ def test_termination_cleans_up(status):
 
     assert status(program) == (143, "")
     assert ended == [True]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_that_meets_a_finalizer_is_not_lost(status, number, code):
+    class Finalized:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    def program(_) -> None:
+        Finalized()  # the exception is ignored there
+        time.sleep(60)
+
+    assert status(program) == (code, "")
 
 
 def test_termination_of_a_forked_worker_cleans_nothing_up(status, tmp_path):
