@@ -6,7 +6,8 @@ frozen mean-pooled outputs, measures for any model how well its outputs predict 
 nothing but the lengths of the two segments shows what they give away. Each accuracy is printed with
 its standard error over documents and chance. Masks and pairs are the same in every evaluation. Of
 the masked pieces, about 80 % are hidden by [MASK], 10 % replaced and 10 % visible, which makes them
-easy; each of these three has a row of its own.
+easy; each of these three has a row of its own. In sequences of more than 128 pieces, the hidden
+ones also have a row for each range of positions: 0-127, 128-255, 256-511.
 
     python -m pretraining.evaluate --run_dir=runs/first --data=artifacts/heldout
 
@@ -43,9 +44,10 @@ from data.objectives.registry import OBJECTIVES
 from data.pipeline.batches import Records
 from data.records.manifest import COMPACT, tokenizer_of
 from pretraining.evaluation import minimal_pairs
-from pretraining.evaluation.intrinsic import KINDS, evaluate
+from pretraining.evaluation.intrinsic import evaluate
 from pretraining.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
 from pretraining.evaluation.overlap import note_overlap
+from pretraining.evaluation.piece_kinds import KINDS
 from pretraining.loop.config import PretrainConfig
 
 # Of the rows of each objective of pairs: the kind of their metric and the prefix of their key.
@@ -268,7 +270,9 @@ def report(result: dict[str, Any]) -> str:
         verdict = result.get(f"verdict/{key}", "chance: always the most frequent piece")
         lines.append(_row(label, result[metric], error, chance, count, verdict))
         if key == "mlm":
-            lines += [_row_of_kind(kind, result) for kind in KINDS if f"{kind}/loss" in result]
+            kinds = [metric[:-5] for metric in result if metric.endswith("/loss")]
+            kinds.sort(key=lambda kind: KINDS.index(kind.split()[0]))  # ranges after `hidden`
+            lines += [_row_of_kind(kind, result) for kind in kinds]
     notes = list(result["notes"])
     of_head = {n: result[f"accuracy/{n}"] for n in OBJECTIVES if f"accuracy/{n}" in result}
     if len(of_head) > 1 and len(set(of_head.values())) == 1:

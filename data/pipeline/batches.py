@@ -84,9 +84,8 @@ def _examples(
     parts = records.parts if isinstance(records, Mixture) else (records,)
     for part in parts:
         objective.check(part.manifest)
-    manifest = parts[0].manifest
-    if manifest.layout == COMPACT:
-        return ExampleMaker(manifest, objective, masking, seed)
+    if records.manifest.layout == COMPACT:
+        return ExampleMaker(records.manifest, objective, masking, seed)
     static = parts[0].static()
     return lambda raw, index, epoch: static.parse(raw, use_pairs=objective.is_trained)
 

@@ -22,7 +22,7 @@ _WEIGHTED = re.compile(r"(.+):(\d+(?:\.\d*)?|\.\d+)")
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Record folders with the same tokenizer, sequence length and layout.
+    """Record folders with the same tokenizer and layout; shorter sequences are padded.
 
     Every BLOCK records of the stream contain each folder in proportion to its weight, in a keyed
     order. The records of a folder come in the order of its own stream. So position p of the mixture
@@ -68,8 +68,8 @@ class Mixture:
 
     @property
     def manifest(self) -> Manifest:
-        """Manifest of the first folder; tokenizer, length, layout and schema are common to all."""
-        return self.parts[0].manifest
+        """Manifest of the first folder with the longest sequences; its schema reads all records."""
+        return max((part.manifest for part in self.parts), key=lambda each: each.seq_length)
 
     @property
     def num_records(self) -> int:
@@ -156,7 +156,7 @@ class Mixture:
                 f"Received: {self.weights}."
             )
         for part in self.parts[1:]:
-            for key in ("layout", "tokenizer_fingerprint", "seq_length"):
+            for key in ("layout", "tokenizer_fingerprint"):
                 first, other = getattr(self.manifest, key), getattr(part.manifest, key)
                 if first != other:
                     raise InputError(

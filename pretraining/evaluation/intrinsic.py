@@ -19,15 +19,13 @@ from data.objectives.registry import OBJECTIVES
 from data.pipeline.batches import Records
 from data.records.manifest import COMPACT, Manifest
 from pretraining.evaluation.estimates import Estimate, above_chance, estimate
+from pretraining.evaluation.piece_kinds import KINDS, kinds_of, position_ranges
 from pretraining.evaluation.probe import Halves, Probe, probe_batches
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import losses_and_hits
 from pretraining.loop.train_step import MODEL_INPUTS
 
 PROBES = ("probe", "lengths")  # on the model's outputs, and on nothing but the segments' lengths
-# Predicted pieces that are [MASK], another piece, or themselves in the input. As in BERT, about 80,
-# 10 and 10 % of them.
-KINDS = ("hidden", "replaced", "visible")
 PAIR = "pair"
 
 Batch = Mapping[str, tf.Tensor]
@@ -81,9 +79,12 @@ class Evaluator:
             objective: probe_batches(records, objective, config.masking, batch_size, halves)
             for objective in objectives
         }
-        self._trained_only, self._kinds = trained_only, _kinds_of(records.manifest.special_ids[-1])
+        self._trained_only = trained_only
+        ranges = {} if trained_only else position_ranges(records.manifest.seq_length)
+        self._rows = (*KINDS, *ranges)
+        self._kinds = kinds_of(records.manifest.special_ids[-1], list(ranges.values()))
         strategy = strategy or tf.distribute.get_strategy()
-        self._forward = _forward(model, self._kinds, batch_size, strategy)
+        self._forward = _forward(model, self._kinds, len(self._rows), batch_size, strategy)
 
     @property
     def num_sequences(self) -> int:
@@ -106,7 +107,8 @@ class Evaluator:
 
         Without `trained_only`, the masked LM is also divided by KINDS of predicted pieces: for k in
         hidden, replaced and visible, `k/loss`, `k/accuracy`, `k/standard_error`, `k/count` and
-        `k/bits_per_character`.
+        `k/bits_per_character`. In sequences of more than 128 pieces, so are the hidden ones by
+        `position_ranges`: k is then `hidden 0-127`, `hidden 128-255` and so on.
 
         `loss/pair` and the other keys in /pair, as in metrics.jsonl, repeat those of
         `trained_with`. Metrics that cannot be computed are absent, and `notes` gives the reasons.
@@ -119,7 +121,8 @@ class Evaluator:
             if objective.is_trained:
                 result[f"baseline/{name}"] = chance
             if objective is self._of_mlm:
-                result["baseline/mlm"] = float(targets.sum(0).max() / targets.sum())
+                of_all = targets[: len(KINDS)].sum(0)
+                result["baseline/mlm"] = float(of_all.max() / of_all.sum())
                 result |= self._mlm_figures(rows, documents, targets)
             if rows[PAIR].any() and own.is_trained and objective.head == own.head:
                 loss, correct, count = rows[PAIR].T
@@ -146,9 +149,9 @@ class Evaluator:
         loss, correct, count = np.sum([rows[kind] for kind in KINDS], 0).T
         figures: dict[str, Any] = {"loss/mlm": float(loss.sum() / count.sum())}
         if self._tokenizer:
-            figures["bits_per_character/mlm"] = self._bits(loss, targets.sum(0))
+            figures["bits_per_character/mlm"] = self._bits(loss, targets[: len(KINDS)].sum(0))
         figures |= _figures("accuracy/mlm", estimate(correct, count, documents))
-        for kind, pieces in zip(KINDS, targets, strict=True):
+        for kind, pieces in zip(self._rows, targets, strict=True):
             loss, correct, count = rows[kind].T
             if self._trained_only or not count.any():
                 continue
@@ -170,13 +173,13 @@ class Evaluator:
     ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, dict[str, Estimate]]:
         """Read all records once.
 
-        Return, for each of KINDS and PAIR, the rows' sums of losses, of correct predictions and of
-        predictions, float64 [N, 3]; their documents, int64 [N]; how often each piece is predicted,
-        int64 [len(KINDS), V]; and the probes' scores.
+        Return, for each of `self._rows` and PAIR, the sequences' sums of losses, of correct
+        predictions and of predictions, float64 [N, 3]; their documents, int64 [N]; how often each
+        piece is predicted, int64 [len(self._rows), V]; and the probes' scores.
         """
         rows, documents = [], []
         size = self._manifest.vocab_size
-        targets: np.ndarray = np.zeros([len(KINDS), size], np.int64)
+        targets: np.ndarray = np.zeros([len(self._rows), size], np.int64)
         probes = {kind: Probe() for kind in PROBES if self._probes and objective.is_trained}
         remaining = self._manifest.num_records
         for batch in self._batches[objective]:
@@ -191,7 +194,7 @@ class Evaluator:
             advance(done := min(remaining, len(ids)))
             remaining -= done
         every = np.concatenate(rows).astype(np.float64)
-        columns = dict(zip((*KINDS, PAIR), np.moveaxis(every, 1, 0), strict=True))
+        columns = dict(zip((*self._rows, PAIR), np.moveaxis(every, 1, 0), strict=True))
         scores = {kind: probe.score() for kind, probe in probes.items()}
         found = {kind: score for kind, score in scores.items() if score}
         return columns, np.concatenate(documents), targets, found
@@ -216,12 +219,13 @@ def evaluate(
 def _forward(
     model: AlbertPretrainer,
     kinds: Callable[[Batch], tf.Tensor],
+    num_kinds: int,
     batch_size: int,
     strategy: tf.distribute.Strategy,
 ) -> tf.types.experimental.PolymorphicFunction:
     """Return a function of a whole batch that computes its rows' sums and mean-pooled outputs.
 
-    The sums are float32 [B, len(KINDS) + 1, 3], those of `Evaluator._pass`; the outputs are float32
+    The sums are float32 [B, num_kinds + 1, 3], those of `Evaluator._pass`; the outputs are float32
     [B, H].
     """
     replicas = strategy.num_replicas_in_sync
@@ -234,7 +238,7 @@ def _forward(
     rows = batch_size // replicas
     parts = num_parts(rows, devices.num_parallel_parts(strategy))
     rows_of_part = rows // parts
-    like = tf.TensorSpec([rows_of_part, len(KINDS) + 1, 3]), tf.TensorSpec([rows_of_part, None])
+    like = tf.TensorSpec([rows_of_part, num_kinds + 1, 3]), tf.TensorSpec([rows_of_part, None])
 
     def of_replica(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         replica = tf.distribute.get_replica_context()
@@ -271,22 +275,6 @@ def _forward(
         return tuple(strategy.experimental_local_results(value)[0] for value in results)
 
     return forward
-
-
-def _kinds_of(mask_id: int) -> Callable[[Batch], tf.Tensor]:
-    """Return a function from a batch to the kind of each real prediction slot, float32 [B, P, 3].
-
-    The last axis is one-hot, in the order of KINDS, and zero for unused slots.
-    """
-
-    def kinds(batch: Batch) -> tf.Tensor:
-        targets = batch["masked_lm_ids"]
-        shown = tf.gather(batch["input_word_ids"], batch["masked_lm_positions"], batch_dims=1)
-        hidden, visible = shown == mask_id, shown == targets
-        which = tf.stack([hidden, ~(hidden | visible), visible], -1)
-        return tf.cast(which, tf.float32) * batch["masked_lm_weights"][:, :, None]
-
-    return kinds
 
 
 def _lengths(batch: dict[str, tf.Tensor]) -> tf.Tensor:

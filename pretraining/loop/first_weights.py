@@ -24,8 +24,9 @@ def first_weights(
     """Return the weights at `init`, whose model and vocabulary must equal the run's.
 
     The run's vocabulary may also extend that of `init` (`larger_vocabulary`). Dropout,
-    initialization and recomputation may differ. If all layers share one block, so may their number:
-    the paper starts each depth of its Table 11 from the weights of the previous one.
+    initialization and recomputation may differ, and `max_positions` if positions are rotary. If all
+    layers share one block, so may their number: the paper starts each depth of its Table 11 from
+    the weights of the previous one.
 
     Raises:
       InputError: the run at `init` has not ended and `unfinished` is False, or the models or
@@ -56,6 +57,8 @@ def first_weights(
         not_compared["num_layers"] = 1
     if not is_same:
         not_compared["vocab_size"] = 1
+    if config.model.positions == "rotary":  # there is no table of positions
+        not_compared["max_positions"] = 4
     if differing := settings.differing_keys(
         model.replace(**not_compared), config.model.replace(**not_compared)
     ):

@@ -122,12 +122,19 @@ def test_fixed_pairs_of_a_converted_checkpoint(tiny_tokenizer: str, converted: s
     assert [note.split(":")[0] for note in result["notes"]] == ["no NSP pairs", "no probe"]
 
 
+OF_KIND = ("accuracy", "standard_error", "count", "loss", "bits_per_character")
+
+
 def test_kinds_of_masked_pieces_have_rows():
     figures = {"trained_with": "none", "loss/mlm": 2.0, "baseline/mlm": 0.04, "notes": []}
     figures |= {"accuracy/mlm": 0.5, "standard_error/mlm": 0.01, "count/mlm": 1000}
     figures |= {"hidden/accuracy": 0.4, "hidden/standard_error": 0.02, "hidden/count": 800}
     figures |= {"hidden/loss": 3.0, "hidden/bits_per_character": 1.25}
-    _, head, every, hidden = report(figures).splitlines()
+    figures |= {f"visible/{name}": figures[f"hidden/{name}"] for name in OF_KIND}
+    figures |= {f"hidden 0-127/{name}": figures[f"hidden/{name}"] for name in OF_KIND}
+    _, head, every, hidden, first, visible = report(figures).splitlines()
+    assert first == hidden.replace("hidden       ", "hidden 0-127 ")
+    assert visible == hidden.replace("hidden ", "visible")
     assert every.startswith("masked pieces ") and "50.00% ±  1.00%    4.0%        1,000" in every
     assert hidden.split() == [
         *("hidden", "40.00%", "±", "2.00%", "800", "loss", "3.000,"),

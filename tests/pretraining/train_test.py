@@ -33,7 +33,7 @@ from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining import evaluate, train
 from pretraining.loop.config import resolve
 from pretraining.loop.first_weights import larger_vocabulary
-from pretraining.loop.recipes import SMOKE
+from pretraining.loop.recipes import MINI, SMOKE
 from pretraining.loop.result import finish
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
@@ -208,12 +208,25 @@ def test_first_weights(finished: RunDir, tiny_records: str):
         assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
     for given, words in (
         (("model.num_heads=4",), "num_heads: 2 != 4"),
+        (("model.max_positions=48",), "max_positions: 64 != 48"),
         (("model.num_layers=3", "model.sharing=attention"), "num_layers: 2 != 3"),
         (("model.num_layers=3", "model.num_groups=3"), "num_layers: 2 != 3"),
     ):
         config = resolve(SMOKE, given, records.manifest, "cpu")
         with pytest.raises(InputError, match=words):
             train.first_weights(finished.path, config, records, unfinished=False)
+
+
+def test_rotary_positions_have_no_weights_so_that_more_may_follow(tmp_path: pathlib.Path):
+    (tmp_path / "a.txt").write_text("It rained on the hills. The river rose.\n\nShe slept.\n")
+    corpus, folder = f"text:{tmp_path}/a.txt", str(tmp_path / "records")
+    build(BuildOptions(corpus, "albert-mini-en", folder, seq_length=32, num_workers=1))
+    records = Mixture.open(folder)
+    config = resolve(MINI, ("model.max_positions=512",), records.manifest, "cpu")
+    weights = train.first_weights("albert-mini-en", config, records, unfinished=False)
+    same = resolve(MINI, (), records.manifest, "cpu")
+    before = train.first_weights("albert-mini-en", same, records, unfinished=False)
+    assert all(np.array_equal(a, b) for a, b in zip(before, weights, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -380,7 +393,7 @@ from albert_tf.runtime import devices
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Records
 from pretraining.loop.config import resolve
-from pretraining.loop.recipes import SMOKE
+from pretraining.loop.recipes import MINI, SMOKE
 from pretraining.loop.runtime import StrategyRuntime
 from pretraining.loop.training import train
 records = Records.open({tiny_records!r})

@@ -7,6 +7,7 @@ by which vectors of other texts are recognized. The vectors stay in their file u
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from tokenize import TokenError
 from typing import Any, Self
 
 import numpy as np
@@ -54,7 +55,7 @@ class VectorStore:
         values = outputs.read_json(os.path.join(folder, TEXTS))
         try:
             self.vectors = np.lib.format.open_memmap(self.path, "r")
-        except (OSError, ValueError, OverflowError, TypeError, EOFError) as error:
+        except (OSError, ValueError, OverflowError, TypeError, EOFError, TokenError) as error:
             raise InputError(
                 f"{self.path!r} must be an array of numpy ({error}). Make the vectors again."
             ) from None

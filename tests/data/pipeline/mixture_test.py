@@ -11,12 +11,14 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.runtime.errors import InputError
+from data.build import BuildOptions, build
 from data.objectives.masking import MaskingConfig
 from data.objectives.sentence_order import SentenceOrder
 from data.pipeline.batches import training_batches
 from data.pipeline.mixture import BLOCK, Mixture
 from data.pipeline.record_folder import Records
 from data.show_records import original_ids
+from tests.conftest import TINY_CORPUS
 
 SOP = SentenceOrder()
 
@@ -86,6 +88,29 @@ def test_each_folder_gives_its_own_stream(mixture: Mixture):
     for part in mixture.parts:
         mine = [number for number in drawn if number[0] == part.folder]
         assert mine == part.numbers(5, 0, len(mine))
+
+
+def test_shorter_sequences_are_padded(
+    tiny_records: str, tiny_tokenizer: str, tmp_path: pathlib.Path
+):
+    short = str(tmp_path / "short")
+    build(BuildOptions(TINY_CORPUS, tiny_tokenizer, short, seq_length=16, num_workers=1))
+    mixed = Mixture.open(f"{short}:1,{tiny_records}:1")
+    assert mixed.manifest.seq_length == 32
+
+    def first(records: Mixture, count: int) -> dict[str, np.ndarray]:
+        batches = training_batches(records, SOP, MaskingConfig(), count, seed=3)
+        return next(batches.as_numpy_iterator())
+
+    both, folders = first(mixed, 100), [folder for folder, _, _ in mixed.numbers(3, 0, 100)]
+    is_short = np.array(folders) == short
+    alone = first(Mixture.open(short), int(is_short.sum()))
+    padding = [(0, 0), (0, 16)]
+    ids = np.array(original_ids(both))[is_short]
+    np.testing.assert_array_equal(ids, np.pad(original_ids(alone), padding))
+    for name in ("input_mask", "input_type_ids"):
+        np.testing.assert_array_equal(both[name][is_short], np.pad(alone[name], padding))
+    assert both["input_mask"][~is_short].sum(1).max() == 32
 
 
 def test_one_folder_is_its_own_stream(tiny_records: str):

@@ -18,7 +18,9 @@ from data.objectives.masking import MaskingConfig
 from data.objectives.registry import ObjectiveConfig
 from data.objectives.sentence_order import SentenceOrder
 from data.pipeline.batches import Records, evaluation_batches
-from pretraining.evaluation.intrinsic import KINDS, Evaluator, evaluate
+from pretraining.evaluation import piece_kinds
+from pretraining.evaluation.intrinsic import Evaluator, evaluate
+from pretraining.evaluation.piece_kinds import KINDS, position_ranges
 from pretraining.evaluation.probe import Halves
 from pretraining.loop.config import PretrainConfig
 from tests.pretraining.evaluation.probe_test import (
@@ -91,7 +93,9 @@ def result(records: Records, targets: np.ndarray) -> dict[str, Any]:
     """Of a model that knows SOP and always predicts the most frequent piece."""
     piece = int(np.bincount(targets).argmax())
     tokenizer = cast(Tokenizer, types.SimpleNamespace(num_characters=np.arange(VOCABULARY)))
-    return evaluate(Oracle(piece=piece), records, config(), 32, tokenizer=tokenizer)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(piece_kinds, "FIRST_RANGE", 8)
+        return evaluate(Oracle(piece=piece), records, config(), 32, tokenizer=tokenizer)
 
 
 def over_documents(right: np.ndarray) -> float:
@@ -153,7 +157,11 @@ def test_hidden_replaced_and_visible_pieces_by_hand(records: Records, result: di
     mask = records.manifest.special_ids[4]
     rows = {"hidden": shown == mask, "visible": shown == targets}
     rows["replaced"] = ~(rows["hidden"] | rows["visible"])
-    for kind in KINDS:
+    positions = batch["masked_lm_positions"]
+    for begin in (0, 8, 16):
+        is_within = (begin <= positions) & (positions < begin + 8)
+        rows[f"hidden {begin}-{begin + 7}"] = rows["hidden"] & is_within
+    for kind in rows:
         is_kind = rows[kind] & real
         found = targets[is_kind]
         assert result[f"{kind}/count"] == len(found) > 0
@@ -166,6 +174,15 @@ def test_hidden_replaced_and_visible_pieces_by_hand(records: Records, result: di
     assert result["hidden/count"] / result["count/mlm"] == pytest.approx(0.8, abs=0.08)
     total = sum(result[f"{kind}/accuracy"] * result[f"{kind}/count"] for kind in KINDS)
     assert total / result["count/mlm"] == pytest.approx(result["accuracy/mlm"])
+
+
+def test_ranges_of_positions():
+    assert position_ranges(128) == {}
+    assert position_ranges(300) == {
+        "hidden 0-127": (0, 128),
+        "hidden 128-255": (128, 256),
+        "hidden 256-299": (256, 300),
+    }
 
 
 @pytest.mark.slow
