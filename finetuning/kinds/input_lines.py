@@ -28,11 +28,13 @@ def input_lines(path: str, columns: Sequence[str] = ()) -> Iterator[tuple[int, s
     if path != "-":
         require_file(path, "--input", "Pass --input=- and pipe the examples to stdin.")
     lines = lines_of(path, "--input")
-    is_table = format_of(path) in (".csv", ".parquet")
-    if format_of(path) == ".tsv":  # may hold pairs, without a header
+    kind = format_of(path)
+    is_table = kind in (".csv", ".parquet")
+    if kind in (".tsv", ".json"):  # may hold pairs without a header, or an object per line
         first = list(itertools.islice(lines, 1))
-        cells = {cell for _, line in first for cell in line.rstrip("\r\n").split("\t")}
-        is_table = not cells.isdisjoint(("text", "text_a", "label", *columns))
+        line = first[0][1].strip(_BLANKS) if first else ""
+        is_header = not {"text", "text_a", "label", *columns}.isdisjoint(line.split("\t"))
+        is_table = is_header if kind == ".tsv" else line.startswith("[")
         lines = itertools.chain(first, lines)
     if is_table:  # its header and labels would be read as texts
         raise InputError(

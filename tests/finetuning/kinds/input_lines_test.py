@@ -101,3 +101,11 @@ def test_a_table_is_read_as_a_part(tmp_path: pathlib.Path, header: str, columns:
         input_lines(str(tmp_path / "x.tsv"), columns)
     (tmp_path / "x.tsv").write_text("one\tother\n")
     assert list(input_lines(str(tmp_path / "x.tsv"), columns)) == [(1, "one\tother\n")]
+
+
+def test_a_json_list_is_read_as_a_part(tmp_path: pathlib.Path):
+    (tmp_path / "x.json").write_text('[\n{"text": "one"}\n]\n')
+    with pytest.raises(InputError, match=r"x.json', a table\. .* as --data_dir and its name"):
+        input_lines(str(tmp_path / "x.json"))
+    (tmp_path / "x.json").write_text('{"text": "one"}\n')
+    assert list(input_lines(str(tmp_path / "x.json"))) == [(1, '{"text": "one"}\n')]
