@@ -32,6 +32,7 @@ COMMANDS = (
     "finetuning.distill",
     "finetuning.depth",
     "finetuning.embed",
+    "finetuning.mine",
     "finetuning.table",
     "finetuning.learning_curve",
     "export",

@@ -39,6 +39,7 @@ OPTIONS = {
     "finetuning.embed": "EmbedOptions",
     "finetuning.ensemble": "EnsembleOptions",
     "finetuning.learning_curve": "LearningCurveOptions",
+    "finetuning.mine": "MineOptions",
     "finetuning.predict": "PredictOptions",
     "finetuning.table": "TableOptions",
     "finetuning.train": "FinetuneOptions",

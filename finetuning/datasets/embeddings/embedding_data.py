@@ -137,6 +137,25 @@ class Similarity(EmbeddingData):
         return str(prediction["score"])
 
 
+def training_pairs(source: Source) -> tuple[Sequence[TextExample], Sequence[str]]:
+    """Return the pairs of a training part, and in BEIR's layout all documents.
+
+    Raises:
+      InputError: they are single texts, or have scores.
+    """
+    folder = source.data_dir or ""
+    if beir.has_part(folder, "train"):
+        searches = beir.read_searches(folder, "train")
+        return _pairs_of(searches), searches[0].corpus.texts
+    pairs = EmbeddingData().examples(source, "train")
+    if any(each.second is None or each.label is not None for each in pairs):
+        raise InputError(
+            f"--data_dir={folder} must hold pairs without scores. Received: "
+            f"{'single texts' if pairs[0].second is None else 'scored pairs'}."
+        )
+    return pairs, ()
+
+
 def _section_of(train: Sequence[TextExample]) -> EmbeddingSettings:
     """Return the default section for training examples."""
     first = train[0]
