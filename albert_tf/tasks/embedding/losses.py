@@ -35,10 +35,10 @@ class InBatchNegatives(_Tempered):
     """InfoNCE: each first text must find its second one among those of the whole batch.
 
     The loss of a row is the cross-entropy of the softmax over cosine / temperature. The candidates
-    are the second texts and the given negatives of all rows, except those that may be right too:
-    the same text as the first or the second of the row, and the second text of a row with the same
-    first text. With `symmetric`, it is the mean with the loss of the other way, in which the second
-    text must find its first one among those of the batch.
+    are the second texts and the given negatives of all rows, except those that are right too: texts
+    that equal the first one, or the second one of a row with the same first one. With `symmetric`,
+    it is the mean with the loss of the other way, in which the second text must find its first one
+    among those of the batch.
 
     `y_true`: the number of each text, int [B, P], -1 where there is none; equal texts have the same
     number. If it is [B], it is that of all P texts. `y_pred`: vectors [B, P, D]. Loss: [B].
@@ -64,18 +64,14 @@ class InBatchNegatives(_Tempered):
         texts = tf.reshape(tf.cast(y_true, tf.int32), [tf.shape(y_pred)[0], -1])
         texts = tf.broadcast_to(texts, tf.shape(y_pred)[:2])  # [B, P]
         first, second, vectors = texts[:, 0], texts[:, 1], tf.cast(y_pred, tf.float32)
-        same = _equal(first, first) | _equal(second, second)
-        paired = same | _equal(first, second)
-        negatives = tf.reshape(texts[:, 2:], [-1])  # [B (P - 2)]
-        refused = _equal(first, negatives) | _equal(second, negatives) | (negatives < 0)
-        candidates = tf.concat(
-            [vectors[:, 1], tf.reshape(vectors[:, 2:], [-1, width])], 0
-        )  # [B + B (P - 2), D]
-        loss = self._entropy(vectors[:, 0], candidates, tf.concat([paired, refused], 1))
+        candidates = tf.concat([second, tf.reshape(texts[:, 2:], [-1])], 0)  # [B + B (P - 2)]
+        found = tf.concat([vectors[:, 1], tf.reshape(vectors[:, 2:], [-1, width])], 0)
+        refused = _are_right(first, second, candidates) | (candidates < 0)
+        loss = self._entropy(vectors[:, 0], found, refused)
         if not self.symmetric:
             return loss
-        paired_back = same | _equal(second, first)
-        return (loss + self._entropy(vectors[:, 1], vectors[:, 0], paired_back)) / 2
+        refused = _are_right(second, first, first)
+        return (loss + self._entropy(vectors[:, 1], vectors[:, 0], refused)) / 2
 
     def _entropy(self, asked: tf.Tensor, candidates: tf.Tensor, refused: tf.Tensor) -> tf.Tensor:
         """Return the cross-entropies [B]; the right candidate of a row is that of its number."""
@@ -84,6 +80,16 @@ class InBatchNegatives(_Tempered):
         logits = tf.matmul(asked, candidates, transpose_b=True) / self.temperature
         logits = tf.where(refused & ~is_right, _EXCLUDED, logits)
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(rows), logits)
+
+
+def _are_right(asked: tf.Tensor, answers: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
+    """Return which candidates [N] are right for the texts `asked` [B], bool [B, N].
+
+    They equal the text, or the answer to an equal one. The arguments are numbers of texts.
+    """
+    of_equals = tf.cast(_equal(asked, asked), tf.float32)
+    are_answers = tf.cast(_equal(answers, candidates), tf.float32)
+    return _equal(asked, candidates) | (tf.matmul(of_equals, are_answers) > 0)
 
 
 def _equal(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:

@@ -72,6 +72,15 @@ class TestInBatchNegatives:
         found = self.loss([[0, 1, 4], [3, 4, 0]], vectors)
         np.testing.assert_allclose(found, [entropy(0, 1, -1), entropy(0, 0, 1)], rtol=1e-6)
 
+    def test_an_answer_to_an_equal_text_does_not_count(self):
+        """The first two rows have the same first text, so the second one's 3 is right for both."""
+        found = self.loss([[0, 1], [0, 3], [4, 3]])
+        np.testing.assert_allclose(found, [entropy(0), entropy(0), entropy(-1, 0)], rtol=1e-6)
+        vectors = [[EAST, NORTH, WEST], [NORTH, EAST, WEST], [EAST, WEST, NORTH]]
+        found = self.loss([[0, 1, -1], [0, 3, -1], [4, 5, 3]], vectors)
+        wanted = [entropy(0, -1), entropy(0, 0), entropy(-1, 0, 1, 0)]
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
     def test_duplicates_do_not_count_backwards(self):
         """The first two rows have the same second text, so each first text is right for both."""
         found = self.loss([[0, 1], [2, 1], [4, 5]], symmetric=True)
