@@ -43,7 +43,12 @@ def read_searches(folder: str, part: str) -> list[SearchExample]:
                 raise InputError(
                     f"{location}: no line of {file} has the id {name!r}. Correct or remove the row."
                 )
-        grades.setdefault(query, {})[document] = _grade(score, location)
+        judged, grade = grades.setdefault(query, {}), _grade(score, location)
+        if judged.setdefault(document, grade) != grade:
+            raise InputError(
+                f"{location}: an earlier row has another `score` for the same query and document, "
+                f"{judged[document]:g}. Received: {score}. Remove one of them."
+            )
     searches = [
         SearchExample(queries[query], label=tuple(found.items()), id=query, corpus=corpus)
         for query, found in grades.items()
@@ -79,7 +84,7 @@ def _texts(path: str) -> Iterator[tuple[str, str]]:
 def _grade(text: str, location: str) -> float:
     try:
         return float(int(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InputError(
             f"{location}: `score` must be a whole number. Received: {text!r}. Correct or remove "
             "the row."

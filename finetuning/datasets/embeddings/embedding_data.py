@@ -13,7 +13,7 @@ from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
 from finetuning.datasets.embeddings import beir
-from finetuning.datasets.embeddings.pair_tables import examples_of
+from finetuning.datasets.embeddings.pair_tables import LIST, examples_of, is_optional
 from finetuning.datasets.embeddings.teacher_vectors import with_vectors
 from finetuning.datasets.scores import metrics, ranking_metrics
 from finetuning.datasets.selection import limited, with_dev
@@ -65,7 +65,12 @@ class EmbeddingData(Dataset):
             return _pairs_of(searches) if part == "train" else searches
         path = find(folder, [part + end for end in PART_ENDS])
         unquoted = self.unquoted and format_of(path) == ".tsv"
-        table = open_table(path, quotes_are_text=unquoted, optional=("negatives",))
+        table = open_table(
+            path,
+            quotes_are_text=unquoted,
+            optional=(LIST,),
+            not_later=lambda column: is_optional(column, source.reading),
+        )
         examples = examples_of(table, source.reading)
         vectors = os.path.join(folder, f"{part}.vectors")
         return with_vectors(examples, vectors, path) if os.path.exists(vectors) else examples

@@ -21,7 +21,13 @@ PAIRS = (
 )
 LIST = "negatives"  # in JSON lines
 _SCORE = "score"
+_SHOWN_LIST = re.compile(r"\s*\[.*\]\s*", re.DOTALL)  # as pandas writes it into a cell
 _NEGATIVE = re.compile(r"negative(_?\d+)?")
+
+
+def is_optional(column: str, reading: Reading) -> bool:
+    """Return True for columns that pairs may have or not: scores and negatives."""
+    return column in (reading.label_column, _SCORE) or bool(_NEGATIVE.fullmatch(column))
 
 
 def examples_of(table: Table, reading: Reading) -> list[TextExample]:
@@ -80,6 +86,11 @@ def _contrasts(
     for location, (a, b, *others) in table.select((*texts, *negatives), unchecked=negatives):
         found: list[Any] = []
         for name, value in zip(negatives, others, strict=True):
+            if name == LIST and isinstance(value, str) and _SHOWN_LIST.fullmatch(value):
+                raise InputError(
+                    f"{location}: `{LIST}` must be a list. Received: {value[:80]!r}, a text. Write "
+                    "JSON lines or parquet, or the columns negative_1, negative_2, ..."
+                )
             found += value if name == LIST and isinstance(value, list) else [value]
         given = tuple(each for each in found if each not in (None, ""))
         if wrong := [each for each in given if not (isinstance(each, str) and each.strip())]:

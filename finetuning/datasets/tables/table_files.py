@@ -146,6 +146,7 @@ def open_table(
     quotes_are_text: bool = False,
     optional: Sequence[str] = (),
     keeps_rejected: Callable[[Sequence[str]], bool] = lambda columns: False,
+    not_later: Callable[[str], bool] = lambda column: False,
 ) -> Table:
     """Return a table, whose rows are checked when they are read.
 
@@ -158,13 +159,15 @@ def open_table(
       quotes_are_text: only tabs separate cells, whatever the file's extension.
       optional: in objects, columns that exist even if the first one lacks them.
       keeps_rejected: (the columns) -> True to keep the rows that were rejected in Prodigy.
+      not_later: (a key) -> True if the first object must have it if a later one does; other keys
+        that it lacks do not count.
 
     Raises:
       InputError: the file is empty or cannot be read.
     """
     read = _unquoted if quotes_are_text else _READERS[format_of(path)]
     if read is _objects:
-        read = functools.partial(_objects, optional=optional)
+        read = functools.partial(_objects, optional=optional, not_later=not_later)
     records = read(path)
     if not header:
         _, header = next(records, (0, ()))
@@ -280,7 +283,11 @@ def _quoted(
         ) from None
 
 
-def _objects(path: str, optional: Sequence[str] = ()) -> Records:
+def _objects(
+    path: str,
+    optional: Sequence[str] = (),
+    not_later: Callable[[str], bool] = lambda column: False,
+) -> Records:
     """Yield the first object's keys and `optional` as the header, then each object's values."""
     columns: list[str] = []
     for number, line, record in object_rows(path):
@@ -289,6 +296,11 @@ def _objects(path: str, optional: Sequence[str] = ()) -> Records:
         if not columns:
             columns = list(dict.fromkeys((*record, *optional)))
             yield number, columns
+        if later := [key for key in record if key not in columns and not_later(key)]:
+            raise InputError(
+                f"{path}:{number}: the first object must have the key `{later[0]}` too, because it "
+                "names the columns. Add it there, with null if it has no value."
+            )
         yield number, [record.get(column) for column in columns]
 
 

@@ -171,6 +171,8 @@ class TestBeir:
             ({"qrels_of_dev__tsv": QRELS + "3\tx\t1\n"}, "dev.tsv:5: no line of queries.* id '3'"),
             ({"qrels_of_dev__tsv": QRELS + "1\tz\t1\n"}, "dev.tsv:5: no line of corpus.* id 'z'"),
             ({"qrels_of_dev__tsv": QRELS + "1\tx\thigh\n"}, "dev.tsv:5: `score` .* 'high'"),
+            ({"qrels_of_dev__tsv": QRELS + f"1\tx\t{10**400}\n"}, "dev.tsv:5: `score` .* '100"),
+            ({"qrels_of_dev__tsv": QRELS + "1\tx\t1\n"}, "dev.tsv:5: an earlier .*, 2. .*: 1"),
             ({"qrels_of_dev__tsv": QRELS.replace("\t2", "\t0")}, "a query with a relevant"),
             ({"queries__jsonl": lines({"_id": 1, "text": "q"})}, "queries.jsonl:1 must be"),
             ({"corpus__jsonl": lines({"_id": "x", "text": " "})}, "corpus.jsonl:1 must be"),
@@ -213,6 +215,21 @@ def test_negatives_that_are_no_texts(tmp_path, value, words):
     message = f"train.jsonl:1: negatives must be texts .* Received: {words}"
     with pytest.raises(InputError, match=message):
         EMBEDDING.examples(write(tmp_path, train__jsonl=content), "train")
+
+
+@pytest.mark.parametrize("key", ["negative", "negative_2", "score", "label"])
+def test_a_key_that_only_later_objects_have(tmp_path, key):
+    """The columns are the keys of the first object, so the value would be lost."""
+    first = {"query": "a", "positive": "b", "negative_1": "c"}
+    content = lines(first, {"other": 1} | first, {key: "1"} | first)
+    with pytest.raises(InputError, match=f"train.jsonl:3: the first object .* `{key}` too"):
+        EMBEDDING.examples(write(tmp_path, train__jsonl=content), "train")
+
+
+def test_a_list_in_a_cell_of_text(tmp_path):
+    content = "query\tpassage\tnegatives\na\tb\tc\nd\te\t['f', 'g']\n"
+    with pytest.raises(InputError, match="train.tsv:3: `negatives` must be a list. .*'f'.* a text"):
+        EMBEDDING.examples(write(tmp_path, train__tsv=content), "train")
 
 
 class TestVectors:
