@@ -22,7 +22,7 @@ from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.training.progress import Progress
-from finetuning.datasets.dataset import Source
+from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.embeddings.embedding_data import EmbeddingData
 from finetuning.datasets.embeddings.teacher_vectors import TEXTS, VECTORS, digest_of
 
@@ -37,6 +37,9 @@ class EmbedOptions(commands.CommandOptions):
 
     teacher: str = commands.option("the model whose vectors to store", path=True)
     data_dir: str = commands.option("the folder with train.tsv, .csv or .jsonl", path=True)
+    text_column: tuple[str, ...] = commands.option(
+        "the column of the text, as for finetuning.train", ()
+    )
     prompt: str = commands.option("what to put before each text", "")
     batch_size: Annotated[int, POSITIVE] = commands.option("texts per batch", 32)
     dry_run: bool = commands.option("read the texts and load the teacher only", False)
@@ -51,7 +54,8 @@ def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
     """
     folder = os.path.join(options.data_dir, "train.vectors")
     outputs.require_new(folder, "--data_dir")
-    examples = EmbeddingData().examples(Source(options.data_dir), "train")
+    source = Source(options.data_dir, reading=Reading(options.text_column))
+    examples = EmbeddingData().examples(source, "train")
     if any(each.second is not None for each in examples):
         raise InputError(
             f"--data_dir={options.data_dir} must hold single texts, in a column text. Received: "

@@ -11,7 +11,8 @@ import pytest
 import albert_tf
 from albert_tf.runtime.errors import InputError
 from finetuning.datasets import DATASETS
-from finetuning.datasets.dataset import Source
+from finetuning.datasets.dataset import Reading, Source
+from finetuning.datasets.embeddings.embedding_data import EmbeddingData
 from finetuning.embed import EmbedOptions, main
 
 TEXTS = [f"text number {number}" for number in range(10)]
@@ -75,6 +76,15 @@ def test_a_vector_too_large_for_float16(options):
         file.write("text number 70000\n")
     with pytest.raises(InputError, match="the vector of text 10, .*'text number 70000'"):
         main(options, 4)
+
+
+def test_a_column_of_another_name(options):
+    path = pathlib.Path(options.data_dir, "train.tsv")
+    path.write_text("id\ttitle\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(TEXTS)))
+    main(EmbedOptions(**vars(options) | {"text_column": ("title",)}))
+    source = Source(options.data_dir, reading=Reading(("title",)))
+    found = EmbeddingData().examples(source, "train")
+    assert [np.asarray(each.label)[0] for each in found] == [*range(10)]
 
 
 def test_pairs_are_refused(options):
