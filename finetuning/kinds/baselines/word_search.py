@@ -14,7 +14,7 @@ from finetuning.kinds.baselines.text_features import tf_idf
 
 _K1, _B = 0.9, 0.4  # of Anserini, and of BEIR's baseline
 _WORD = re.compile(r"\w+")
-_QUERIES = 256  # at a time
+_CELLS = 2**23  # scores of queries and documents that are in memory at a time
 Scorer = Callable[[Sequence[str]], np.ndarray]  # queries -> float64 [queries, documents]
 
 
@@ -40,8 +40,9 @@ def _ranked(
 ) -> list[Prediction]:
     corpus = searches[0].corpus
     scorer, found = prepare(corpus.texts), []
-    for begin in range(0, len(searches), _QUERIES):
-        scores = scorer([each.first for each in searches[begin : begin + _QUERIES]])
+    step = max(1, _CELLS // len(corpus))
+    for begin in range(0, len(searches), step):
+        scores = scorer([each.first for each in searches[begin : begin + step]])
         found += [{"ranking": ranking(corpus.ids, row)} for row in scores]
     return found
 
