@@ -117,6 +117,11 @@ class Embedding(FinetuningKind[EmbeddingSettings]):
                 f"{loss} takes negatives from the batch, so `training.batch_size` must be at least "
                 f"2 for each replica. Received: {batch} for {replicas}."
             )
+        if task.is_contrastive and len(train) < 2:
+            raise ConfigError(
+                f"{loss} takes negatives from the batch, so the training part must have at least 2 "
+                "examples. Received: 1. Add some."
+            )
         dropout = (model.hidden_dropout, model.attention_dropout, task.dropout)
         if task.loss == "simcse" and not any(dropout):
             raise ConfigError(

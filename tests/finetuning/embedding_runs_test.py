@@ -116,6 +116,15 @@ def test_a_run_searches_and_scores_pairs_of_other_files(folder, start, tmp_path,
     assert {*json.loads(out.read_text().splitlines()[0])} == {"score"}
 
 
+@pytest.mark.parametrize("folder", ["in_batch", "simcse"], indirect=True)
+def test_a_single_example_has_no_negatives(folder, start):
+    (folder / "train.tsv").write_text(
+        "".join((folder / "train.tsv").read_text().splitlines(True)[:2])
+    )
+    with pytest.raises(ConfigError, match="at least 2 examples. Received: 1"):
+        train.main(options_of(folder, start))
+
+
 @pytest.mark.parametrize(
     ("folder", "given", "message"),
     [
