@@ -67,7 +67,8 @@ def clean(options: CleanOptions, shard_bytes: int = SHARD_BYTES) -> None:
         _write_shards(_Shards(folder, shard_bytes), corpus, filters, duplicates, report)
         _drop_copies(folder, duplicates.copies() if duplicates else {}, report)
         if not report.kept.count:
-            raise InputError(f"nothing is left of --corpus={options.corpus}. {report.line()}.")
+            dropped = report.line() or "it has no text"
+            raise InputError(f"nothing is left of --corpus={options.corpus}: {dropped}.")
         with open(os.path.join(folder, "report.md"), "w", encoding="utf-8") as file:
             file.write(report.markdown(f"What was removed from {options.corpus}"))
     print(f"{options.output}: {report.kept.count:,} of {report.read.count:,} documents\n")

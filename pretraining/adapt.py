@@ -14,6 +14,7 @@ command again to resume it.
 
 import dataclasses
 import functools
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -66,6 +67,11 @@ class AdaptOptions(commands.CommandOptions):
     document_boundary: str = commands.option(
         "what separates documents of your text, as for data.build", "blank_line"
     )
+    text_column: str = commands.option(
+        "the key of your own text in JSON lines, its column in parquet and Arrow files",
+        "text",
+    )
+    errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
     seq_length: int = commands.option("pieces per sequence, as for data.build", 128)
     heldout_fraction: Annotated[float, between("(0, 1)")] = commands.option(
         "share of the documents that are only evaluated on", 0.05
@@ -119,9 +125,13 @@ class Adaptation:
         if options.general:
             self._texts[GENERAL] = options.general
         for name, corpus in self._texts.items():
-            NumberedCorpus(corpus, self._boundary(name), "strict", None).require_text()
+            NumberedCorpus(
+                corpus, self._boundary(name), options.errors, None, self._column(name)
+            ).require_text()
         require_heads(pretrained.locate(options.init))
-        if not os.path.isfile(self._path(RESULT)):
+        if os.path.isfile(self._path(RESULT)):
+            self._require_same_options()
+        else:
             outputs.require_new(options.output)
 
     def run(self) -> dict[str, dict[str, Any]]:
@@ -137,11 +147,30 @@ class Adaptation:
         after = {name: self._evaluation(run.path, new[name]) for name in texts}
         return {name: {"before": before[name], "after": after[name]} for name in texts}
 
+    def _require_same_options(self) -> None:
+        begun = outputs.read_json(self._path(RESULT)).get("options")
+        now = json.loads(json.dumps(settings.to_dict(self.options)))
+        if not isinstance(begun, dict):
+            raise InputError(f"{self._path(RESULT)!r} must hold the options. Remove the folder.")
+        changed = [
+            f"--{key}={value} (was {begun.get(key)})"
+            for key, value in now.items()
+            if key not in ("device", "dry_run", "output") and value != begun.get(key)
+        ]
+        if changed:
+            raise InputError(
+                f"--output={self.options.output} was made with other options: "
+                f"{'; '.join(changed)}. Pass the same ones, or another --output."
+            )
+
     def _path(self, *names: str) -> str:
         return os.path.join(self.options.output, *names)
 
     def _boundary(self, name: str) -> str:
         return self.options.document_boundary if name == OWN else "blank_line"
+
+    def _column(self, name: str) -> str:
+        return self.options.text_column if name == OWN else "text"
 
     def _vocabulary(self) -> str:
         """Return the tokenizer of the new model, after extending it if asked for."""
@@ -164,6 +193,7 @@ class Adaptation:
         """Return the flags of both commands of data."""
         boundary, share = self._boundary(name), self.options.heldout_fraction
         flags = [f"--corpus={self._texts[name]}", f"--document_boundary={boundary}"]
+        flags += [f"--errors={self.options.errors}", f"--text_column={self._column(name)}"]
         return [*flags, f"--split={split}", f"--heldout_fraction={share}", f"--output={output}"]
 
     def _train(self, records: dict[str, str]) -> RunDir:
@@ -208,6 +238,7 @@ class Adaptation:
         counts = Manifest.read(records).counts
         return {
             "bits_per_character": figures["hidden/bits_per_character"],
+            "hidden_pieces": figures["hidden/count"],
             "bytes_per_piece": counts.text_bytes / counts.pieces,
             "unknown_pieces": counts.unknown_pieces / counts.pieces,
         }
@@ -219,6 +250,7 @@ def table(figures: dict[str, dict[str, Any]]) -> str:
         "bits_per_character": ("bits per character of hidden words", "{:.3f}"),
         "bytes_per_piece": ("bytes of text per piece", "{:.2f}"),
         "unknown_pieces": ("unknown pieces", "{:.2%}"),
+        "hidden_pieces": ("hidden pieces", "{:,.0f}"),
     }
     rows = [
         (f"{name} text", title, *(form.format(both[when][key]) for when in ("before", "after")))

@@ -47,7 +47,8 @@ class Progress:
         rate = (self.done - self._start_done) / max(1e-9, time.monotonic() - self._start)
         total = f"/{self.total:,}" if self.total else ""
         eta = f", {(self.total - self.done) / rate:.0f} s left" if self.total and rate else ""
-        return f"{self.done:,}{total} {self.unit} ({rate:,.1f}/s{eta}) {note}".rstrip()
+        speed = f"{1 / rate:,.0f} s each" if 0 < rate < 0.1 else f"{rate:,.1f}/s"
+        return f"{self.done:,}{total} {self.unit} ({speed}{eta}) {note}".rstrip()
 
 
 @contextlib.contextmanager

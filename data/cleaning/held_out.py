@@ -1,5 +1,6 @@
 """Word 8-grams of evaluation files, which training texts should not have."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -34,7 +35,9 @@ class HeldOut:
         found: list[np.ndarray] = [np.zeros(0, np.uint64)]
         for pattern in patterns:
             if not (files := paths.files_matching(pattern, _FLAG)):
-                raise InputNotFoundError(f"{_FLAG}: no file matches {pattern!r}. Check the path.")
+                folder = os.path.isdir(pattern)
+                remedy = f"Name its files, as in '{pattern}/*'" if folder else "Check the path"
+                raise InputNotFoundError(f"{_FLAG}: no file matches {pattern!r}. {remedy}.")
             for path in files:
                 parts = [ngram_hashes(word_hashes(text), SIZE) for text in _texts(path)]
                 found.append(np.unique(np.concatenate([found[0], *parts])))

@@ -97,18 +97,24 @@ class Facts:
         steps = max(100, int(round(_PASSES * self.pieces / batch, -2)))
         seen = steps * batch
         hours = seen * training_flops(seq_length) / (_SHARE_OF_PEAK * flops_per_s * 3600)
-        took = f"{_PASSES} passes over the text, about {hours:,.1f} hours on this machine's CPU"
-        common = f"--seq_length={seq_length}, --experiment=albert-mini --set loop.steps={steps}"
+        took = (
+            f"{_PASSES} passes over the text, about {hours:,.1f} hours on this machine's CPU if it "
+            "does nothing else"
+        )
         if self.sampled.suits_included and seen < _PIECES_OF_INCLUDED:
             return (
-                f"Recommended: --tokenizer={INCLUDED} (or one that extends it), --init={INCLUDED}, "
-                f"{common}: {took}. {INCLUDED} has seen 1.03 billion pieces; a new model would see "
-                f"{seen / 1e6:,.0f} million."
+                f"Recommended: pretraining.adapt --seq_length={seq_length} "
+                f"--steps={steps}, which continues {INCLUDED} (--new_pieces=N adds words to its "
+                f"vocabulary): {took}. {INCLUDED} has seen 1.03 billion pieces; a new model would "
+                f"see {seen / 1e6:,.0f} million."
             )
         size = vocabulary_size(self.words)
+        warmup, decay = steps // 36, steps // 5  # as in the recipe
         return (
-            f"Recommended: --vocab_size={size}, {common}: {took}. {INCLUDED} has 16,000 pieces for "
-            "88 million words, the paper 30,000 for 3 billion."
+            f"Recommended: --vocab_size={size}, --seq_length={seq_length}, "
+            f"--experiment=albert-mini --set loop.steps={steps} --set "
+            f"optimizer.warmup_steps={warmup} --set optimizer.decay_steps={decay}: {took}. "
+            f"{INCLUDED} has 16,000 pieces for 88 million words, the paper 30,000 for 3 billion."
         )
 
 

@@ -39,6 +39,8 @@ def _files_by_suffix(pattern: str, data_dir: str | None = None) -> list[str]:
     """
     if os.path.isdir(pattern):
         pattern = f"{glob.escape(pattern)}/**/*"
+        if not paths.files_matching(pattern, "--corpus"):
+            raise InputNotFoundError(f"--corpus: the folder {pattern[:-5]!r} has no files.")
     found = _matching_files(pattern)
     if documents := [name for name in found if format_of(name) in _DOCUMENTS]:
         raise InputError(f"--corpus: {unknown_suffix(documents[0])}")

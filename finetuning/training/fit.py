@@ -208,8 +208,7 @@ class _Advance(tf_keras.callbacks.Callback):
 
 def _finite_loss(model: TaskModel, step: int) -> float:
     """Return the mean loss of the steps of the last `fit`, which ended at `step`."""
-    # tf_keras sums the losses of the workers.
-    loss = model.history.history["loss"][0] / devices.num_workers(model.distribute_strategy)
+    loss = model.history.history["loss"][0]
     if not math.isfinite(loss):
         raise InputError(
             f"the loss was not finite before step {step:,}. Pass a lower training.learning_rate, "

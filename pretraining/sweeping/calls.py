@@ -38,7 +38,12 @@ def call(module: str, *flags: str) -> None:
         status = process.wait()
     except BaseException:  # this process is ending; so must the command, after saving
         process.terminate()
-        process.wait()
+        try:
+            process.wait()
+        except BaseException:  # a second signal ends both at once; what is saved stays
+            process.kill()
+            process.wait()
+            raise
         raise
     if status:
         raise CommandError(f"{module} ended with status {status}")

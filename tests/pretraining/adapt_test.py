@@ -67,7 +67,7 @@ class Commands:
     def evaluate(self, given: evaluate.EvaluateOptions) -> None:
         is_own = os.path.basename(given.data).startswith("own")
         bits = 1.0 if given.run_dir.endswith("run") and is_own else 2.0
-        figures = {"hidden/bits_per_character": bits}
+        figures = {"hidden/bits_per_character": bits, "hidden/count": 1234.0}
         figures |= {"data": given.data, "records": Manifest.read(given.data).identity()}
         outputs.write_json(given.output, figures)
 
@@ -155,6 +155,18 @@ def test_a_rerun_does_only_what_is_missing(options: AdaptOptions, fake: Commands
     assert [e.run_dir for e in fake.evaluated[2:]] == [f"{options.output}/run"]
 
 
+def test_a_rerun_with_other_options_is_refused_at_once(options: AdaptOptions, fake: Commands):
+    adapt.main(options, fake)
+    folders = sorted(os.listdir(options.output))
+    changed = dataclasses.replace(options, general=GENERAL, steps=7)
+    with pytest.raises(
+        InputError, match=r"--general=.*typing,string \(was None\); --steps=7 \(was"
+    ):
+        adapt.main(changed, fake)
+    assert sorted(os.listdir(options.output)) == folders and len(fake.trained) == 1
+    adapt.main(dataclasses.replace(options, device="auto"), fake)
+
+
 def test_minutes_become_steps_once(options: AdaptOptions, fake: Commands):
     """The median of the four loops after the first is 105 ms: 60,000 x 0.07 / 105 steps."""
     options = dataclasses.replace(options, minutes=0.07)
@@ -170,6 +182,15 @@ def test_minutes_become_steps_once(options: AdaptOptions, fake: Commands):
     )
     adapt.main(options, fake)
     assert fake.trained[2].set == trained.set and len(fake.trained) == 3
+
+
+def test_a_text_of_another_key(options: AdaptOptions, fake: Commands, tmp_path: pathlib.Path):
+    rows = [json.dumps({"body": f"It rained on day {day}. It rained again."}) for day in range(60)]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    corpus = f"jsonl:{tmp_path}/a.jsonl"
+    adapt.main(dataclasses.replace(options, corpus=corpus, text_column="body"), fake)
+    (trained,) = fake.trained
+    assert Manifest.read(trained.data).counts.sequences > 0
 
 
 def test_mistakes(options: AdaptOptions, fake: Commands, tmp_path: pathlib.Path):

@@ -428,7 +428,13 @@ def test_a_command_that_fails_is_told():
         calls.call("albert_tf.info", "--preset=albert-base-v9")
 
 
-def test_a_command_ends_with_the_sweep(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("signals", "wanted"),
+    [(1, ["terminate", "wait"]), (2, ["terminate", "wait", "kill", "wait"])],
+)
+def test_a_command_ends_with_the_sweep(
+    monkeypatch: pytest.MonkeyPatch, signals: int, wanted: list[str]
+):
     events: list[str] = []
 
     class Process:
@@ -438,17 +444,20 @@ def test_a_command_ends_with_the_sweep(monkeypatch: pytest.MonkeyPatch):
 
         def wait(self) -> int:
             events.append("wait")
-            if events.count("wait") == 1:
+            if events.count("wait") <= signals:
                 raise SystemExit(143)  # what SIGTERM to the sweep does
             return 143
 
         def terminate(self) -> None:
             events.append("terminate")
 
+        def kill(self) -> None:
+            events.append("kill")
+
     monkeypatch.setattr(calls.subprocess, "Popen", Process)
     with pytest.raises(SystemExit):
         calls.call("pretraining.train", "--data=records")
-    assert events == ["pretraining.train", "wait", "terminate", "wait"]
+    assert events == ["pretraining.train", "wait", *wanted]
 
 
 @pytest.mark.slow

@@ -3,11 +3,12 @@
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from albert_tf.runtime import extras
-from albert_tf.runtime.errors import InputError, MachineError, reading
+from albert_tf.runtime.errors import InputError, MachineError, listed, reading
 from albert_tf.runtime.files.compression import format_of, is_compressed
 from albert_tf.runtime.files.paths import require_file
 
@@ -15,6 +16,7 @@ FORMATS = (".parquet", ".arrow")
 _BATCH_ROWS = 128
 _BUFFER_BYTES = 2**20  # without it, pyarrow reads a column of a row group as a whole
 _REASON_CHARACTERS = 200  # of pyarrow's own message
+_FIRST_SHARD = re.compile(r"(.*-)00000(-of-(\d{5})\.\w+)")  # as on Hugging Face's Hub
 _PARQUET, _ARROW = b"PAR1", b"ARROW1"  # how they begin; Arrow streams, as datasets write, do not
 
 
@@ -42,19 +44,35 @@ def values(path: str, column: str, flag: str = "") -> Iterator[Any]:
 
 
 def rows(path: str, flag: str = "") -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file as objects of JSON, with None for NaN.
+    """Yield the rows of a file, or of all shards if it is the first of several.
 
-    Numbers of classes become their names if Hugging Face's datasets stored these.
+    They are objects of JSON, with None for NaN. Numbers of classes become their names if Hugging
+    Face's datasets stored these.
 
     Raises:
       InputNotFoundError: there is no such file.
-      InputError: see `values`.
+      InputError: see `values`, or a shard is missing.
     """
-    with _opened(path, flag) as (schema, read):
-        names = _class_names(schema)
-        for batch in read(None):
-            for row in batch.to_pylist():
-                yield {key: _value(value, names.get(key)) for key, value in row.items()}
+    for shard in _shards(path, flag):
+        with _opened(shard, flag) as (schema, read):
+            names = _class_names(schema)
+            for batch in read(None):
+                for row in batch.to_pylist():
+                    yield {key: _value(value, names.get(key)) for key, value in row.items()}
+
+
+def _shards(path: str, flag: str) -> list[str]:
+    found = _FIRST_SHARD.fullmatch(path)
+    if found is None or not os.path.exists(path):
+        return [path]
+    shards = [f"{found[1]}{number:05d}{found[2]}" for number in range(int(found[3]))]
+    if missing := [shard for shard in shards if not os.path.exists(shard)]:
+        where = f"{flag}: {path}" if flag else path
+        raise InputError(
+            f"{where} is the first of {len(shards)} files. Missing: {listed(missing, 3)}. Put them "
+            "beside it."
+        )
+    return shards
 
 
 @contextlib.contextmanager

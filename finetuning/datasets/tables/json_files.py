@@ -10,7 +10,7 @@ from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.runtime.files.text_files import lines_of, text_of
 
 FORMATS = (".jsonl", ".json", ".parquet")
-PART_ENDS = (*FORMATS, "-00000-of-00001.parquet")  # the last as on Hugging Face's Hub
+PART_ENDS = (*FORMATS, "-00000-of-00001.parquet")  # the last, with any number, as on the Hub
 _NAMES = {"start_offset": "start", "end_offset": "end"}  # doccano's
 
 

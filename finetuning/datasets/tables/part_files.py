@@ -1,5 +1,6 @@
 """The files of the parts of a dataset, plain or compressed."""
 
+import glob
 import os
 from collections.abc import Sequence
 
@@ -7,9 +8,14 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.runtime.files.compression import SUFFIXES
 from albert_tf.runtime.files.paths import require_file
 
+_ONE = "-00000-of-00001"
+
 
 def find(folder: str, names: Sequence[str]) -> str:
     """Return the only file in a folder with one of these names, plain or compressed.
+
+    A name in -00000-of-00001 stands for the first of any number of files. If there is no file of a
+    dev part, one named validation is taken.
 
     Raises:
       InputNotFoundError: there is no such file or folder.
@@ -17,8 +23,8 @@ def find(folder: str, names: Sequence[str]) -> str:
     """
     if os.path.isfile(folder):
         raise InputError(f"--data_dir must be a folder. Received: {folder!r}, a file.")
-    possible = [os.path.join(folder, name + end) for name in names for end in ("", *SUFFIXES)]
-    found = [path for path in possible if os.path.exists(path)]
+    of_validation = [f"validation{name[3:]}" for name in names if name.startswith("dev")]
+    found = _existing(folder, names) or _existing(folder, of_validation)
     if not os.path.isdir(folder):
         raise InputNotFoundError(
             f"--data_dir: no folder {folder!r} (working directory {os.getcwd()})."
@@ -34,6 +40,16 @@ def find(folder: str, names: Sequence[str]) -> str:
         )
     require_file(found[0], "--data_dir")
     return found[0]
+
+
+def _existing(folder: str, names: Sequence[str]) -> list[str]:
+    found = []
+    for name in names:
+        beginning, one, end = name.partition(_ONE)
+        firsts = f"{glob.escape(os.path.join(folder, beginning))}-00000-of-{'[0-9]' * 5}{end}"
+        paths = sorted(glob.glob(firsts)) if one else [os.path.join(folder, name)]
+        found += [path + suffix for path in paths for suffix in ("", *SUFFIXES)]
+    return [path for path in found if os.path.exists(path)]
 
 
 def _similar(folder: str, names: Sequence[str]) -> str:

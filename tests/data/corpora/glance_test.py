@@ -1,5 +1,7 @@
 """The facts of a corpus, and what they recommend."""
 
+import re
+
 import pytest
 
 from albert_tf.models.config import AlbertConfig
@@ -61,8 +63,8 @@ def test_a_small_english_corpus_goes_on_from_the_included_model():
     facts = Facts(10, 0, 1_000_000, ENGLISH)
     text = facts.recommendation(1e11)
     steps = round(10 * 1_300_000 / (64 * 0.9 * 128), -2)
-    assert steps == 1800 and "--set loop.steps=1800: 10 passes" in text
-    assert "--init=albert-mini-en" in text and "--vocab_size" not in text
+    assert steps == 1800 and "pretraining.adapt --seq_length=128 --steps=1800, which" in text
+    assert "--vocab_size" not in text
     hours = 1800 * 64 * 0.9 * 128 * training_flops(128) / (0.5e11 * 3600)
     assert f"10 passes over the text, about {hours:,.1f} hours on this machine's CPU" in text
 
@@ -77,4 +79,6 @@ def test_a_small_english_corpus_goes_on_from_the_included_model():
 def test_other_corpora_get_a_model_of_their_own(words, sampled, size):
     text = Facts(10, 0, words, sampled).recommendation(1e11)
     assert f"--vocab_size={size}, --seq_length=128, --experiment=albert-mini" in text
-    assert "--init" not in text
+    assert "adapt" not in text
+    steps, warmup, decay = map(int, re.findall(r"--set [a-z._]+=(\d+)", text))
+    assert (warmup, decay) == (steps // 36, steps // 5)  # 1,000 and 7,200 of 36,000

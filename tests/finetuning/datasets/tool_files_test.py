@@ -86,6 +86,30 @@ def test_the_same_table_in_many_forms(tmp_path, name, content):
     assert [(e.first, e.label) for e in data.train] == [("a good day", 1), ("a bad day", 0)]
 
 
+def shards(folder: pathlib.Path, part: str, count: int = 2) -> None:
+    for number, row in enumerate(ROWS):
+        content = parquet({key: [row[key]] for key in row})
+        (folder / f"{part}-{number:05d}-of-{count:05d}.parquet").write_bytes(content)
+
+
+def test_all_shards_are_read(tmp_path):
+    shards(tmp_path, "train")
+    shards(tmp_path, "validation")
+    data = DATASETS["text_classification"].read(Source(str(tmp_path), reading=Reading()))
+    assert [(e.first, e.label) for e in data.train] == [("a good day", 1), ("a bad day", 0)]
+    assert data.dev["dev"] == data.train
+
+
+def test_a_missing_shard_is_named(tmp_path):
+    shards(tmp_path, "train", count=3)
+    shards(tmp_path, "dev")
+    with pytest.raises(
+        InputError,
+        match=r"train-00000-of-00003.parquet is the first of 3 files. Missing: .*00002-of",
+    ):
+        DATASETS["text_classification"].read(Source(str(tmp_path), reading=Reading()))
+
+
 def test_lines_are_counted_below_the_separator(tmp_path):
     with pytest.raises(InputError, match=r"train.csv:4: `label` is empty"):
         read(tmp_path, "text_classification", ".csv", "sep=;\ntext;label\nx;a\ny;\n")

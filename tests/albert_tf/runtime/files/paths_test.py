@@ -13,7 +13,7 @@ from albert_tf.runtime.files import paths
 
 # Options that hold text but no path.
 OTHERS = {
-    "allow_missing", "beam_args", "budget", "column_separator", "depths", "device",
+    "allow_missing", "beam_args", "budget", "by", "column_separator", "depths", "device",
     "document_boundary", "duplicates", "errors", "experiment", "feature_names", "format",
     "grid", "group", "heldout_set", "ignore", "kind", "label_column", "label_separator",
     "languages", "layout", "loss", "objective", "offsets", "pair", "part", "patience",
