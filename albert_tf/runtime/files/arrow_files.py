@@ -44,32 +44,34 @@ def values(path: str, column: str, flag: str = "") -> Iterator[Any]:
 
 
 def rows(path: str, flag: str = "") -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file, or of all shards if it is the first of several.
+    """Yield the rows of a file as objects of JSON, with None for NaN.
 
-    They are objects of JSON, with None for NaN. Numbers of classes become their names if Hugging
-    Face's datasets stored these.
+    Numbers of classes become their names if Hugging Face's datasets stored these.
 
     Raises:
       InputNotFoundError: there is no such file.
-      InputError: see `values`, or a shard is missing.
+      InputError: see `values`.
     """
-    for shard in _shards(path, flag):
-        with _opened(shard, flag) as (schema, read):
-            names = _class_names(schema)
-            for batch in read(None):
-                for row in batch.to_pylist():
-                    yield {key: _value(value, names.get(key)) for key, value in row.items()}
+    with _opened(path, flag) as (schema, read):
+        names = _class_names(schema)
+        for batch in read(None):
+            for row in batch.to_pylist():
+                yield {key: _value(value, names.get(key)) for key, value in row.items()}
 
 
-def _shards(path: str, flag: str) -> list[str]:
+def shards_of(path: str) -> list[str]:
+    """Return all shards, if a file is named as the first of several, or else the file.
+
+    Raises:
+      InputError: a shard is missing.
+    """
     found = _FIRST_SHARD.fullmatch(path)
     if found is None or not os.path.exists(path):
         return [path]
     shards = [f"{found[1]}{number:05d}{found[2]}" for number in range(int(found[3]))]
     if missing := [shard for shard in shards if not os.path.exists(shard)]:
-        where = f"{flag}: {path}" if flag else path
         raise InputError(
-            f"{where} is the first of {len(shards)} files. Missing: {listed(missing, 3)}. Put them "
+            f"{path} is the first of {len(shards)} files. Missing: {listed(missing, 3)}. Put them "
             "beside it."
         )
     return shards

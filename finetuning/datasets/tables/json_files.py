@@ -1,5 +1,6 @@
 """Rows as objects: JSON lines, lists of JSON and parquet, in one shape for all tools."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +25,8 @@ def object_rows(path: str) -> Iterator[tuple[int, str, Any]]:
     """
     kind = format_of(path)
     if kind == ".parquet":
-        for number, row in enumerate(arrow_files.rows(path), start=1):
+        shards = map(arrow_files.rows, arrow_files.shards_of(path))
+        for number, row in enumerate(itertools.chain.from_iterable(shards), start=1):
             yield number, str(row), normalized(row)
         return
     lines = lines_of(path)
