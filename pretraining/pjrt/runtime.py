@@ -29,6 +29,9 @@ from pretraining.pjrt.program import check_programs, load_jax
 # On a GPU, sums by atomic additions are in no order. (`xla_gpu_deterministic_ops` would also choose
 # kernels without timing them: a step of albert-mini takes 5.1 ms instead of 4.7 ms.)
 _DETERMINISTIC = {"xla_gpu_exclude_nondeterministic_ops": True}
+# On a CPU, fused reductions of YNNPACK are wrong for some shapes (jax 0.10.2; jax-ml/jax 39103), and
+# with several threads not the same in each call (0.11.0; 39741).
+_OPTIONS_OF_CPU = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 
 class PjrtRuntime:
@@ -68,7 +71,8 @@ class PjrtRuntime:
         self.replicas, self.parallel_parts = len(self.devices), 1
         self._num_processes, self._process = self._jax.process_count(), self._jax.process_index()
         self.is_chief = self._process == 0
-        self._options = _DETERMINISTIC if deterministic and self.platform == "gpu" else None
+        of_gpu = _DETERMINISTIC if deterministic else None
+        self._options = {"cpu": _OPTIONS_OF_CPU, "gpu": of_gpu}.get(self.platform)
         self._state: list[Any] | None = None
 
     @property

@@ -120,8 +120,10 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.T
     Returns:
       float32 [N], NaN where the label is not in [0, V), and bool [N].
     """
-    is_valid = (labels >= 0) & (labels < tf.shape(logits)[-1])
-    known = tf.where(is_valid, labels, 0)
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(known, logits)
+    size = tf.shape(logits)[-1]
+    is_valid = (labels >= 0) & (labels < size)
+    # TensorFlow's own cross-entropies round differently once a process is made deterministic.
+    is_label = tf.one_hot(labels, size, True, False, dtype=tf.bool)
+    losses = -tf.reduce_sum(tf.where(is_label, tf.nn.log_softmax(logits), 0.0), -1)
     is_right = tf.argmax(logits, -1, tf.int32) == labels
     return tf.where(is_valid, losses, float("nan")), is_right
