@@ -104,7 +104,8 @@ class Finetuner:
         kind.check_training(config, train, self.strategy.num_replicas_in_sync)
         task = kind.with_counts(config.task, train)
         config = dataclasses.replace(config, task=task)
-        run_config["task"] = settings.to_dict(task)
+        counted = settings.to_dict(task)
+        run_config["task"] |= {key: counted[key] for key in kind.counted}
         plan = Plan.of(config.training, len(train))
         loss = source.loss(config.task) if source.loss else None
         with devices.precision_policy(config.training.precision):
