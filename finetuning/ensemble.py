@@ -165,7 +165,7 @@ class _Members:
         with Progress(f"runs on {name}", len(self.paths)) as progress:
             for path in self.paths:
                 member = load_predictor(path)
-                task = self._at_common_threshold({}, member.task)[1]
+                task = self._thresholds.common(member.task) if self._thresholds else member.task
                 key = (member.tokenizer.fingerprint, task)
                 if key not in vocabularies:
                     vocabularies[key] = self._kind.featurize(examples, member.tokenizer, task)
@@ -173,7 +173,8 @@ class _Members:
                         print(f"{name}: {note}", file=sys.stderr)
                 self._features, self._task = vocabularies[key], task
                 output = predict(member.model, self._features, self._batch_size)
-                output = self._at_common_threshold(output, member.task)[0]
+                if self._thresholds:
+                    output = self._thresholds.comparable(output, member.task)
                 member_outputs.append(_Output(output, member.task))
                 progress.advance(1)
         return member_outputs
@@ -185,9 +186,6 @@ class _Members:
         if self._thresholds:
             task = self._thresholds.averaged(task, [each.task for each in members])
         return self._kind.decode(mean, self._features, examples, task)
-
-    def _at_common_threshold(self, outputs: Any, task: Any) -> tuple[Any, Any]:
-        return self._thresholds.comparable(outputs, task) if self._thresholds else (outputs, task)
 
 
 def _paths(options: EnsembleOptions) -> list[str]:

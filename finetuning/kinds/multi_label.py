@@ -76,9 +76,9 @@ class LabelThresholds(Thresholds[MultiLabelSettings]):
         """Return the predictions at `task.thresholds`."""
         return at_thresholds(predictions, task)
 
-    def comparable(self, outputs: Any, task: MultiLabelSettings) -> tuple[Any, MultiLabelSettings]:
-        """Return the outputs, and the default thresholds."""
-        return outputs, task.replace(thresholds=())
+    def common(self, task: MultiLabelSettings) -> MultiLabelSettings:
+        """Return the settings with the default thresholds."""
+        return task.replace(thresholds=())
 
     def averaged(
         self, task: MultiLabelSettings, members: Sequence[MultiLabelSettings]

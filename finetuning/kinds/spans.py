@@ -47,12 +47,15 @@ class NullThreshold(Thresholds[SpanSettings]):
         """Return the predictions at `task.null_threshold`."""
         return [answered(each, task.null_threshold) for each in predictions]
 
-    def comparable(self, outputs: Any, task: SpanSettings) -> tuple[Any, SpanSettings]:
-        """Return null scores minus the threshold, and the threshold 0."""
+    def common(self, task: SpanSettings) -> SpanSettings:
+        """Return the settings with the threshold 0."""
+        return task.replace(null_threshold=0.0)
+
+    def comparable(self, outputs: Any, task: SpanSettings) -> Any:
+        """Return the outputs with null scores minus the threshold."""
         if not task.null_threshold:
-            return outputs, task
-        nulls = outputs["null"] - task.null_threshold
-        return outputs | {"null": nulls}, task.replace(null_threshold=0.0)
+            return outputs
+        return outputs | {"null": outputs["null"] - task.null_threshold}
 
 
 class Span(FinetuningKind[SpanSettings]):

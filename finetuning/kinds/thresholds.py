@@ -75,9 +75,13 @@ class Thresholds(abc.ABC, Generic[SettingsT]):
     def applied(self, predictions: Sequence[Prediction], task: SettingsT) -> list[Prediction]:
         """Return the predictions at the thresholds of the `task` section."""
 
-    def comparable(self, outputs: Any, task: SettingsT) -> tuple[Any, SettingsT]:
-        """Return a model's outputs and its settings at thresholds that all members may have."""
-        return outputs, task
+    def common(self, task: SettingsT) -> SettingsT:
+        """Return the settings at the thresholds to which `comparable` moves the outputs."""
+        return task
+
+    def comparable(self, outputs: Any, task: SettingsT) -> Any:
+        """Return the outputs of a model with such settings as they are at the common thresholds."""
+        return outputs
 
     def averaged(self, task: SettingsT, members: Sequence[SettingsT]) -> SettingsT:
         """Return such settings with the mean of the members' thresholds."""
