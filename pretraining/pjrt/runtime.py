@@ -66,7 +66,7 @@ class PjrtRuntime:
         if self.platform != "cpu" and not self._jax.config.jax_compilation_cache_dir:
             # The compiler times kernels to choose among them. A restart must have the same ones.
             self._jax.config.update("jax_compilation_cache_dir", _cache_folder())
-        self.strategy = devices.strategy("cpu")
+        self.strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
         check_programs()
         self.replicas, self.parallel_parts = len(self.devices), 1
         self._num_processes, self._process = self._jax.process_count(), self._jax.process_index()
