@@ -53,7 +53,6 @@ from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
 LOSSES = ("cross_entropy", "mse")
-_KINDS = tuple(name for name, kind in FINETUNING.items() if kind.can_be_taught)
 # A setting -> the student's only value, and why.
 _REQUIRED = {
     "task.long_texts": ("cut", "the teacher provides an output for each text, not for its windows"),
@@ -267,13 +266,14 @@ def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
     """Return the teacher's `task` section, without exit losses, which are not distilled.
 
     Raises:
-      InputError: the teacher's kind is not one of `_KINDS`, or the teacher belongs to another task,
-        or differs from --data_dir in kind, pair or labels.
+      InputError: the teacher's kind cannot be taught, or the teacher belongs to another task, or
+        differs from --data_dir in kind, pair or labels.
     """
     task, name = task_of(options.teacher), RunDir(options.teacher).config().get("name")
-    if task.kind not in _KINDS:
+    if not FINETUNING[task.kind].can_be_taught:
+        kinds = ", ".join(name for name, kind in FINETUNING.items() if kind.can_be_taught)
         raise InputError(
-            f"--teacher={options.teacher} must be of kind {', '.join(_KINDS)}. Received: a run of "
+            f"--teacher={options.teacher} must be of kind {kinds}. Received: a run of "
             f"kind {task.kind!r}, which cannot be distilled here."
         )
     if task.long_texts != "cut":

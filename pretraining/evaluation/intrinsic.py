@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.head import PAIR_HEAD
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import ConfigError, InputError
@@ -84,7 +83,8 @@ class Evaluator:
         self._rows = (*KINDS, *ranges)
         self._kinds = kinds_of(records.manifest.special_ids[-1], list(ranges.values()))
         strategy = strategy or tf.distribute.get_strategy()
-        self._forward = _forward(model, self._kinds, len(self._rows), batch_size, strategy)
+        logits = self._trained_with.head.logits
+        self._forward = _forward(model, self._kinds, len(self._rows), logits, batch_size, strategy)
 
     @property
     def num_sequences(self) -> int:
@@ -110,8 +110,9 @@ class Evaluator:
         `k/bits_per_character`. In sequences of more than 128 pieces, so are the hidden ones by
         `position_ranges`: k is then `hidden 0-127`, `hidden 128-255` and so on.
 
-        `loss/pair` and the other keys in /pair, as in metrics.jsonl, repeat those of
-        `trained_with`. Metrics that cannot be computed are absent, and `notes` gives the reasons.
+        `loss/pair` and the other keys in /pair (or another head's name), as in metrics.jsonl,
+        repeat those of `trained_with`. Metrics that cannot be computed are absent, and `notes`
+        gives the reasons.
         """
         own = self._trained_with
         result: dict[str, Any] = {"trained_with": own.name, "notes": list(self._notes)}
@@ -136,10 +137,10 @@ class Evaluator:
                     f"no {name.upper()} probe: too few pairs or documents, or outputs that are not "
                     "finite."
                 )
-        result["baseline/pair"] = _chance(self._manifest, own)
+        result[f"baseline/{own.head.name}"] = _chance(self._manifest, own)
         for kind in ("loss", "accuracy", "standard_error", "count", "verdict"):
             if f"{kind}/{own.name}" in result:
-                result[f"{kind}/pair"] = result[f"{kind}/{own.name}"]
+                result[f"{kind}/{own.head.name}"] = result[f"{kind}/{own.name}"]
         return result
 
     def _mlm_figures(
@@ -220,6 +221,7 @@ def _forward(
     model: AlbertPretrainer,
     kinds: Callable[[Batch], tf.Tensor],
     num_kinds: int,
+    pair_logits: str,
     batch_size: int,
     strategy: tf.distribute.Strategy,
 ) -> tf.types.experimental.PolymorphicFunction:
@@ -265,7 +267,7 @@ def _forward(
         values = tf.stack([losses, hits, tf.ones_like(hits)], -1)  # [B, P, 3]
         mlm = tf.einsum("bpk,bpv->bkv", kinds(batch), values)
         # NaN for labels that the head does not have, which `run` does not use.
-        losses, hits = losses_and_hits(outputs[PAIR_HEAD.logits], batch["pair_label"])
+        losses, hits = losses_and_hits(outputs[pair_logits], batch["pair_label"])
         pair = tf.stack([losses, hits, tf.ones_like(hits)], -1) * batch["pair_weight"][:, None]
         return tf.concat([mlm, pair[:, None]], 1), pooled
 

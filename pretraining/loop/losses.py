@@ -1,22 +1,19 @@
 """The losses as sums and counts, divided only once, after the sum over replicas."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
 from albert_tf.models.kernels.plain import cross_entropy
 from data.objectives.objective import Objective
-from data.objectives.registry import ObjectiveConfig
-
-# The objectives whose losses are summed; sums and labels have the same names in all runs.
-SUMMED = ObjectiveConfig().objectives
-SUMS = tuple(name for objective in SUMMED for name in objective.sums)
 
 
 def pretraining_sums(
-    outputs: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
+    objectives: Sequence[Objective],
+    outputs: Mapping[str, tf.Tensor],
+    batch: Mapping[str, tf.Tensor],
 ) -> dict[str, tf.Tensor]:
-    """Return this replica's sums named as in `SUMS`, float32 scalars.
+    """Return this replica's `sums` of all objectives, float32 scalars.
 
     They are sums of cross-entropies, of correct predictions and of weights, over the logits of each
     objective's head, such as `mlm_logits` [B, P, V]. The first two are taken from `mlm_sums` if the
@@ -24,7 +21,7 @@ def pretraining_sums(
     """
     return {
         name: value
-        for objective in SUMMED
+        for objective in objectives
         for name, value in zip(objective.sums, _sums(objective, outputs, batch), strict=True)
     }
 
@@ -52,10 +49,10 @@ def _sums(
     return tuple(tf.reduce_sum(each) for each in (losses * weights, hits * weights, weights))
 
 
-def means(sums: Mapping[str, float]) -> dict[str, float]:
+def means(objectives: Sequence[Objective], sums: Mapping[str, float]) -> dict[str, float]:
     """Return the metrics of each objective, omitting those with a count of 0."""
     result: dict[str, float] = {}
-    for objective in SUMMED:
+    for objective in objectives:
         *totals, count = (sums[name] for name in objective.sums)
         if count:
             result |= {n: t / count for n, t in zip(objective.metrics, totals, strict=True)}

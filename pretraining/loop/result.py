@@ -2,29 +2,34 @@
 
 import itertools
 import statistics
+from collections.abc import Sequence
 
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
-from pretraining.loop.losses import SUMMED
+from data.objectives.objective import Objective
 from pretraining.loop.selection import HELDOUT
 
-LOSSES, ACCURACIES = zip(*(objective.metrics for objective in SUMMED), strict=True)
-PANELS = {
-    "loss": LOSSES,
-    "accuracy": ACCURACIES,
-    "learning rate": ("lr",),
-    "gradient norm": ("grad_norm",),
-    "tokens per second": ("tokens_per_s",),
-    "held-out loss": tuple(HELDOUT + name for name in LOSSES),
-    "held-out accuracy": tuple(HELDOUT + name for name in ACCURACIES),
-}
+
+def _panels(objectives: Sequence[Objective]) -> dict[str, tuple[str, ...]]:
+    losses, accuracies = zip(*(objective.metrics for objective in objectives), strict=True)
+    return {
+        "loss": losses,
+        "accuracy": accuracies,
+        "learning rate": ("lr",),
+        "gradient norm": ("grad_norm",),
+        "tokens per second": ("tokens_per_s",),
+        "held-out loss": tuple(HELDOUT + name for name in losses),
+        "held-out accuracy": tuple(HELDOUT + name for name in accuracies),
+    }
 
 
-def finish(run: RunDir) -> None:
+def finish(run: RunDir, objectives: Sequence[Objective]) -> None:
     """Plot the curves and write the result: the last row, and values over the whole run."""
     rows = run.metrics("tokens_per_s", "step_ms")
     names = {name for row in rows for name in row}
-    panels = {title: columns for title, columns in PANELS.items() if names & set(columns)}
+    panels = {
+        title: columns for title, columns in _panels(objectives).items() if names & set(columns)
+    }
     plot_metrics(run, panels, "step")
     speed = statistics.median(row["tokens_per_s"] for row in rows)
     ends = [row["step"] for row in rows]
@@ -36,5 +41,12 @@ def finish(run: RunDir) -> None:
     }
     run.finish(result)
     # heldout/loss/pair repeats the same under the objective's own name.
-    shown = {n: v for n, v in result.items() if not (n.startswith("heldout/") and "/pair" in n)}
+    repeated = {
+        name
+        for objective in objectives
+        if objective.head.name != objective.name
+        for name in result
+        if name.startswith(HELDOUT) and name.endswith(f"/{objective.head.name}")
+    }
+    shown = {name: value for name, value in result.items() if name not in repeated}
     print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in shown.items()))

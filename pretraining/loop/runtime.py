@@ -10,7 +10,7 @@ import tensorflow as tf
 from albert_tf.runtime import devices
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.train_step import Step, TrainStep
+from pretraining.loop.train_step import Step
 
 
 class Runtime(Protocol):
@@ -132,7 +132,7 @@ def _loop_function(
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         # The graph has one copy of the step. A second copy, outside the loop, would be optimized
         # and rounded differently, and a resumed run would not be bit-identical.
-        totals = {name: tf.zeros([]) for name in TrainStep.RESULTS}
+        totals = {name: tf.zeros([]) for name in train_step.results}
         skipped = tf.TensorArray(tf.float32, count)
         for number in tf.range(count):
             results = one_step(next(iterator))

@@ -20,7 +20,7 @@ from albert_tf.training.step import (
     step_dropout_key,
 )
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.losses import SUMMED, SUMS, pretraining_sums
+from pretraining.loop.losses import pretraining_sums
 
 Step = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
 
@@ -78,10 +78,12 @@ class TrainStep:
         models scale better this way than by dividing each operation between the cores
         (docs/findings.md).
       smallest_part: the smallest number of pieces of such a part.
-    """
 
-    COUNTED = tuple(objective.weights for objective in SUMMED)
-    RESULTS = (*SUMS, "grad_norm", "skipped")
+    Attributes:
+      counted: the features of a batch that are counted for the means, one of each objective.
+      sums: the names of the sums of all objectives.
+      results: the names of what a step returns.
+    """
 
     def __init__(
         self,
@@ -93,6 +95,10 @@ class TrainStep:
     ) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
         self.side_by_side, self.smallest_part = side_by_side, smallest_part
+        self._objectives = config.objective.objectives
+        self.counted = tuple(objective.weights for objective in self._objectives)
+        self.sums = tuple(name for objective in self._objectives for name in objective.sums)
+        self.results = (*self.sums, "grad_norm", "skipped")
         # Heads without an objective have no gradient, nor has the pooler without a head; weight
         # decay must not change them.
         trained = [each.head for each in config.objective.objectives if each.is_trained]
@@ -104,41 +110,44 @@ class TrainStep:
 
     @tf.autograph.experimental.do_not_convert  # nothing to convert, but trying takes seconds
     def __call__(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Return `RESULTS` for a replica's batch: global sums, gradient norm, and 1 if skipped.
+        """Return `results` for a replica's batch: global sums, gradient norm, and 1 if skipped.
 
         If the step was skipped, the other results are 0.
         """
         replica = tf.distribute.get_replica_context()
         all_reduce = functools.partial(replica.all_reduce, "sum")
-        counts = all_reduce(tf.stack([tf.reduce_sum(batch[name]) for name in self.COUNTED]))
+        counts = all_reduce(tf.stack([tf.reduce_sum(batch[name]) for name in self.counted]))
         sums, gradients = self.gradients(batch, counts, replica.replica_id_in_sync_group)
         return self.update(all_reduce(sums), all_reduce(gradients))
 
     def gradients(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, replica: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Return the sums, float32 [6], and gradients of a replica's batch.
+        """Return the sums, float32 [S], and gradients of a replica's batch.
 
-        `counts`, float32 [2], holds the sums of `COUNTED` over the replicas.
+        `counts`, float32 [2], holds the sums of `counted` over the replicas.
         """
         seed = keyed_random.stream_key(self.config.seed, keyed_random.DROPOUT) & 0x7FFFFFFF
         key = step_dropout_key(seed, self.optimizer.iterations, replica)
         return self._accumulated(batch, counts, key)
 
     def update(self, sums: tf.Tensor, gradients: list[tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Update the weights from the sums and gradients of all replicas; return `RESULTS`."""
+        """Update the weights from the sums and gradients of all replicas; return `results`."""
         norm = tf.linalg.global_norm(gradients)
         is_finite = tf.math.is_finite(norm + tf.reduce_sum(sums))
         self._apply(gradients, tf.where(is_finite, norm, float("nan")))
         kept = tf.unstack(tf.where(is_finite, tf.concat([sums, [norm]], axis=0), 0.0))
         skipped = tf.cast(~is_finite, tf.float32)
-        return dict(zip(self.RESULTS, (*kept, skipped), strict=True))
+        return dict(zip(self.results, (*kept, skipped), strict=True))
 
     def _accumulated(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Return the sums, float32 [6], and gradients of a batch, computed part after part."""
-        zeros = tf.zeros([len(SUMS)]), [tf.zeros(variable.shape) for variable in self.variables]
+        """Return the sums, float32 [S], and gradients of a batch, computed part after part."""
+        zeros = (
+            tf.zeros([len(self.sums)]),
+            [tf.zeros(variable.shape) for variable in self.variables],
+        )
         parts = self.config.loop.accumulation_steps
         compute = functools.partial(self._in_parts, counts=counts)
         return accumulated(compute, dict(batch), key, parts, zeros)
@@ -161,7 +170,7 @@ class TrainStep:
             batch_part = {name: value[part] for name, value in split.items()}
             return self._part(batch_part, counts, tf.concat([key, [part]], 0))
 
-        like = tf.TensorSpec([len(SUMS)]), [tf.TensorSpec(v.shape) for v in self.variables]
+        like = tf.TensorSpec([len(self.sums)]), [tf.TensorSpec(v.shape) for v in self.variables]
         first, *others = parallel_parts(compute, parts, like)
         for other in others:  # in a fixed order, so that every run gives the same sum
             first = tf.nest.map_structure(tf.add, first, other)
@@ -179,12 +188,14 @@ class TrainStep:
                 labels=batch,
                 kernels=self.config.loop.kernels,
             )
-            sums = pretraining_sums(outputs, batch)
+            sums = pretraining_sums(self._objectives, outputs, batch)
             loss = self._loss(sums, counts)
         # The word table's gradient is made of slices from the lookup and a dense part from the MLM
         # head. As slices, its norm would be wrong for rows that occur twice.
         gradients = tape.gradient(loss, self.variables)
-        return tf.stack([sums[name] for name in SUMS]), list(map(tf.convert_to_tensor, gradients))
+        return tf.stack([sums[name] for name in self.sums]), list(
+            map(tf.convert_to_tensor, gradients)
+        )
 
     def _loss(self, sums: Mapping[str, tf.Tensor], counts: tf.Tensor) -> tf.Tensor:
         """Return the sum over the objectives of their mean losses times their factors."""

@@ -12,7 +12,7 @@ from albert_tf.training.metrics_log import MetricsLog
 from albert_tf.training.progress import Progress
 from data.records.manifest import Manifest
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.losses import SUMMED, means
+from pretraining.loop.losses import means
 from pretraining.loop.runtime import Runtime
 
 _BACKWARD = 2  # times the forward pass: one product for the input's gradient, one for the weight's
@@ -35,6 +35,7 @@ class TrainingLog(MetricsLog):
     ) -> None:
         super().__init__(run)
         self._config, self._optimizer = config, optimizer
+        self._objectives = config.objective.objectives
         self._seq_length, self._batch = manifest.seq_length, config.loop.global_batch_size
         slots = config.masking.slots(manifest.seq_length)
         self._flops = step_flops(config.model, self._batch, manifest.seq_length, slots)
@@ -72,7 +73,7 @@ class TrainingLog(MetricsLog):
         updates = max(1.0, count - sums["skipped"])
         row = (
             {"step": step}
-            | means(sums)
+            | means(self._objectives, sums)
             | {
                 "lr": float(tf.convert_to_tensor(self._optimizer.learning_rate)),
                 "grad_norm": sums["grad_norm"] / updates,
@@ -86,16 +87,19 @@ class TrainingLog(MetricsLog):
             row["flops_utilisation"] = rate * self._flops / self._peak
         row |= heldout
         self.add(row)
-        self._progress.advance(count, _progress_text(row))
+        self._progress.advance(count, self._progress_text(row))
 
-
-def _progress_text(row: Mapping[str, float]) -> str:
-    shown = [name for objective in SUMMED for name in objective.metrics if name in row]
-    parts = [f"{' '.join(reversed(name.split('/')))} {row[name]:.3f}" for name in shown]
-    parts += [f"{row['sequences_per_s']:,.1f} sequences/s", f"{row['tokens_per_s']:,.0f} tokens/s"]
-    if "flops_utilisation" in row:
-        parts.append(f"{row['flops_utilisation']:.0%} of peak FLOPs")
-    return ", ".join(parts)
+    def _progress_text(self, row: Mapping[str, float]) -> str:
+        metrics = (name for objective in self._objectives for name in objective.metrics)
+        shown = [name for name in metrics if name in row]
+        parts = [f"{' '.join(reversed(name.split('/')))} {row[name]:.3f}" for name in shown]
+        parts += [
+            f"{row['sequences_per_s']:,.1f} sequences/s",
+            f"{row['tokens_per_s']:,.0f} tokens/s",
+        ]
+        if "flops_utilisation" in row:
+            parts.append(f"{row['flops_utilisation']:.0%} of peak FLOPs")
+        return ", ".join(parts)
 
 
 def step_flops(

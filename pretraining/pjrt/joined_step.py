@@ -13,7 +13,6 @@ from albert_tf.optimization import AdamW
 from albert_tf.runtime import devices
 from albert_tf.training.step import num_parts
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.losses import SUMS
 from pretraining.loop.train_step import TrainStep, make_optimizer
 from pretraining.pjrt.program import Program, Shape, num_bytes
 
@@ -33,13 +32,15 @@ class JoinedStep:
 
     Attributes:
       gradients: from a replica's batch to sums and gradients.
-      update: from their sums over the replicas to `TrainStep.RESULTS` and the new state.
+      update: from their sums over the replicas to `TrainStep.results` and the new state.
       features: the names of the features of a batch, in the order of the arguments.
+      counted: `TrainStep.counted`.
     """
 
     gradients: Program
     update: Program
     features: tuple[str, ...]
+    counted: tuple[str, ...]
 
     @classmethod
     def of(cls, step: TrainStep, specs: Mapping[str, tf.TensorSpec], platform: str) -> "JoinedStep":
@@ -54,15 +55,19 @@ class JoinedStep:
         def update(sums: tf.Tensor, *gradients: tf.Tensor) -> list:
             results = step.update(sums, list(gradients))
             new = [tf.identity(variable) for variable in variables]
-            return [tf.stack([results[name] for name in step.RESULTS]), *new]
+            return [tf.stack([results[name] for name in step.results]), *new]
 
-        counts = tf.TensorSpec([len(step.COUNTED)]), tf.TensorSpec([], tf.int32)
-        summed = [tf.TensorSpec([len(SUMS)]), *(tf.TensorSpec(v.shape) for v in step.variables)]
+        counts = tf.TensorSpec([len(step.counted)]), tf.TensorSpec([], tf.int32)
+        summed = [
+            tf.TensorSpec([len(step.sums)]),
+            *(tf.TensorSpec(v.shape) for v in step.variables),
+        ]
         with target.tracing_for("TPU" if platform == "tpu" else "XLA"):
             return cls(
                 Program.of(gradients, [*counts, *specs.values()], variables),
                 Program.of(update, summed, variables),
                 tuple(specs),
+                step.counted,
             )
 
     @property
@@ -85,7 +90,7 @@ class JoinedStep:
         import jax
         import jax.numpy as jnp
 
-        counts = jnp.stack([batch[name].sum() for name in TrainStep.COUNTED])
+        counts = jnp.stack([batch[name].sum() for name in self.counted])
         replica = jax.lax.axis_index(AXIS)
         features = (batch[name] for name in self.features)
         partial = self.gradients(state, jax.lax.psum(counts, AXIS), replica, *features)
@@ -158,7 +163,7 @@ class ShardedStep:
         )
 
     def __call__(self, state: list, batches: Mapping[str, Any]) -> tuple[list, Any]:
-        """Return the new state, in the place of the old one, and float32 [steps, RESULTS]."""
+        """Return the new state, in the place of the old one, and float32 [steps, results]."""
         return self._jitted(state, batches)
 
     def lower(self, steps: int) -> Any:

@@ -29,8 +29,8 @@ from pretraining.pjrt.program import check_programs, load_jax
 # On a GPU, sums by atomic additions are in no order. (`xla_gpu_deterministic_ops` would also choose
 # kernels without timing them: a step of albert-mini takes 5.1 ms instead of 4.7 ms.)
 _DETERMINISTIC = {"xla_gpu_exclude_nondeterministic_ops": True}
-# On a CPU, fused reductions of YNNPACK are wrong for some shapes (jax 0.10.2; jax-ml/jax 39103), and
-# with several threads not the same in each call (0.11.0; 39741).
+# On a CPU, reductions of YNNPACK are wrong for some shapes (jax 0.10.2; jax-ml/jax 39103), and with
+# several threads not the same in each call (0.11.0; 39741).
 _OPTIONS_OF_CPU = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 
@@ -170,10 +170,10 @@ class PjrtRuntime:
             self._state, results = step(self._state, step.put_batch(stacked))
             rows.append(results)
         self._is_ahead = True
-        table = np.concatenate(self._jax.device_get(rows))  # [count, len(RESULTS)]
+        table = np.concatenate(self._jax.device_get(rows))  # [count, len(results)]
         self._assign(lambda variable: variable.shape.rank == 0)  # steps and rate, for the log
         sums = table.sum(0).tolist()
-        return dict(zip(TrainStep.RESULTS, sums, strict=True)), table[:, -1]
+        return dict(zip(self._step.results, sums, strict=True)), table[:, -1]
 
     def to_variables(self) -> None:
         """Bring the variables of model and optimizer up to date with the steps."""

@@ -6,7 +6,7 @@ needs the extra pjrt-tpu, which has versions of jax and libtpu that work togethe
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,8 +17,8 @@ from albert_tf.models.head import MASKED_POSITIONS
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError
+from data.objectives.objective import Objective
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.losses import SUMMED
 from pretraining.loop.train_step import TrainStep
 from pretraining.pjrt.compiled import CompiledSize, compile_lowered
 from pretraining.pjrt.joined_step import JoinedStep, ShardedStep, without_values
@@ -59,7 +59,7 @@ def lower_step(
     """
     ours = functools.partial(AlbertPretrainer, heads=config.heads)
     step = TrainStep(*without_values(config, make_model or ours), config)
-    specs = batch_specs(batch_size, seq_length, num_predictions)
+    specs = batch_specs(batch_size, seq_length, num_predictions, config.objective.objectives)
     return JoinedStep.of(step, specs, "tpu")
 
 
@@ -69,12 +69,14 @@ def lower_step_in_subprocess(*args: Any) -> JoinedStep:
     return call_in_subprocess("lowers the step", lower_step, *args)
 
 
-def batch_specs(batch_size: int, seq_length: int, num_predictions: int) -> dict[str, tf.TensorSpec]:
+def batch_specs(
+    batch_size: int, seq_length: int, num_predictions: int, objectives: Sequence[Objective]
+) -> dict[str, tf.TensorSpec]:
     """Return names, shapes and dtypes of the batches of `data.pipeline.batches.ExampleMaker`."""
     pieces, slots = (batch_size, seq_length), (batch_size, num_predictions)
     specs = {name: tf.TensorSpec(pieces, tf.int32) for name in INPUTS}
     specs["masked_lm_positions"] = tf.TensorSpec(slots, tf.int32)
-    for objective in SUMMED:
+    for objective in objectives:
         shape = slots if objective.head.input == MASKED_POSITIONS else (batch_size,)
         specs[objective.labels] = tf.TensorSpec(shape, tf.int32)
         specs[objective.weights] = tf.TensorSpec(shape, tf.float32)

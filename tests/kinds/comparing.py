@@ -27,9 +27,9 @@ def same(found: Any, wanted: Any) -> None:
         for one, other in zip(found, wanted, strict=True):
             same(one, other)
     elif isinstance(wanted, float):
-        assert found == pytest.approx(wanted, abs=2e-5)
+        assert found == pytest.approx(wanted, abs=2e-5), f"{found} instead of {wanted}"
     else:
-        assert found == wanted
+        assert found == wanted, f"{found!r} instead of {wanted!r}"
 
 
 def columns_of(names: Sequence[str], examples: Sequence[Any]) -> dict[str, list]:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from albert_tf.export.serving import WARM_UP
 from albert_tf.models.encoder import INPUTS
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor
+from albert_tf.text.graph_tokenizer import GraphTokenizer
+from albert_tf.text.tokenizer import Tokenizer
 from examples import ask, ask_litert
 from finetuning.datasets.dataset import Reading
 from finetuning.datasets.tokens.token_files import read_conll
@@ -261,5 +264,26 @@ def test_ten_thousand_strings_through_the_c_api(
         try:
             same(case.of_served(row), case.of_prediction(answer))
         except AssertionError as error:
-            differ.append((text, error))
+            shown = text.decode(errors="replace")
+            if not (is_tie(predictor.tokenizer, shown) or is_even(row, answer)):
+                differ.append((text, error))
     assert not differ, f"{len(differ)} of {COUNT}, such as {differ[:3]}"
+
+
+def is_even(row: dict, answer: Mapping[str, Any]) -> bool:
+    """Several answers have the same highest probability, up to rounding."""
+    if "probabilities" not in row:
+        return False
+    *_, second, first = sorted(row["probabilities"])
+    same(list(map(float, row["probabilities"])), list(answer["probabilities"]))
+    return first - second < 4e-5
+
+
+def is_tie(tokenizer: Tokenizer, text: str) -> bool:
+    """The other release of sentencepiece chooses another segmentation, of equal score."""
+    ours, (others,) = (
+        tokenizer.encode(text),
+        GraphTokenizer(tokenizer)(tf.constant([text])).to_list(),
+    )
+    first, second = (sum(map(tokenizer._processor.get_score, ids)) for ids in (ours, others))
+    return ours != others and first == pytest.approx(second, abs=1e-3)

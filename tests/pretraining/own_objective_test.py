@@ -13,7 +13,7 @@ import tensorflow as tf
 from albert_tf.convert import native
 from albert_tf.convert.bundle import MismatchPolicy
 from albert_tf.models.checkpoints import latest_in
-from albert_tf.models.head import HEADS, MLM_HEAD, PAIR_HEAD, Head, load_heads, parse_heads
+from albert_tf.models.head import HEADS, MLM_HEAD, PAIR_HEAD, load_heads, parse_heads
 from albert_tf.models.pretrainer import load_pretrainer
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
@@ -72,10 +72,10 @@ def test_the_batches_hold_what_it_draws(toy, tiny_records: str):
 
 def test_it_is_learned_and_logged_like_any_other(toy, trained: str, capsys):
     rows = RunDir(trained).metrics()
-    assert rows[0]["loss/pair"] == pytest.approx(np.log(3), rel=0.1)
-    assert rows[-1]["accuracy/pair"] > 0.6 and rows[-1]["loss/pair"] < 0.8 * np.log(3)
-    assert rows[-1]["heldout/accuracy/cut"] == rows[-1]["heldout/accuracy/pair"] > 0.6
-    assert load_heads(trained) == (MLM_HEAD, Head("pair", "pooled_output", 3))
+    assert rows[0]["loss/segment"] == pytest.approx(np.log(3), rel=0.1)
+    assert rows[-1]["accuracy/segment"] > 0.6 and rows[-1]["loss/segment"] < 0.8 * np.log(3)
+    assert rows[-1]["heldout/accuracy/cut"] == rows[-1]["heldout/accuracy/segment"] > 0.6
+    assert load_heads(trained) == (MLM_HEAD, CutSegment.head)
 
 
 def test_a_resumed_run_is_the_same_to_the_bit(
@@ -92,7 +92,7 @@ def test_a_resumed_run_is_the_same_to_the_bit(
         tf.train.load_checkpoint(latest_in(f"{folder}/checkpoints")) for folder in (half, trained)
     )
     names = [n for n in ours.get_variable_to_shape_map() if "ATTRIBUTES" in n and "save_" not in n]
-    assert any("pair_head" in name for name in names)
+    assert any("segment_head" in name for name in names)
     assert [n for n in names if not np.array_equal(ours.get_tensor(n), theirs.get_tensor(n))] == []
 
 
@@ -106,8 +106,8 @@ def test_evaluation_has_its_rows(toy, trained: str, tiny_records: str, capsys):
     (name,) = os.listdir(folder)
     with open(os.path.join(folder, name)) as file:
         figures = json.load(file)
-    assert figures["trained_with"] == "cut" and figures["baseline/pair"] == 1 / 3
-    assert figures["accuracy/cut"] == figures["accuracy/pair"] > 0.6
+    assert figures["trained_with"] == "cut" and figures["baseline/segment"] == 1 / 3
+    assert figures["accuracy/cut"] == figures["accuracy/segment"] > 0.6
     assert figures["lengths/cut"] > 0.6 and figures["baseline/sop"] == 0.5
 
 
@@ -117,12 +117,12 @@ def test_its_head_is_built_from_config_json_alone(trained: str, monkeypatch):
     inputs = {name: tf.ones([2, 8], tf.int32) for name in ("input_word_ids", "input_mask")}
     inputs |= {"input_type_ids": tf.zeros([2, 8], tf.int32)}
     outputs = model(inputs | {"masked_lm_positions": tf.zeros([2, 1], tf.int32)})
-    assert outputs["pair_logits"].shape == (2, 3) and outputs["mlm_logits"].shape == (2, 1, 600)
+    assert outputs["segment_logits"].shape == (2, 3) and outputs["mlm_logits"].shape == (2, 1, 600)
     again = type(model).from_config(model.get_config())
     assert again.heads == model.heads
     again.set_weights(model.get_weights())
-    same = again(inputs | {"masked_lm_positions": tf.zeros([2, 1], tf.int32)})["pair_logits"]
-    np.testing.assert_array_equal(same, outputs["pair_logits"])
+    same = again(inputs | {"masked_lm_positions": tf.zeros([2, 1], tf.int32)})["segment_logits"]
+    np.testing.assert_array_equal(same, outputs["segment_logits"])
     assert load_encoder_module(trained).mlm is not None
 
 

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from albert_tf.models.head import POOLED_OUTPUT, Head
 from albert_tf.runtime import keyed_random
 from data.objectives.pair_objective import PairObjective, Record, Segments, segment_lengths
 
@@ -9,6 +10,7 @@ from data.objectives.pair_objective import PairObjective, Record, Segments, segm
 class CutSegment(PairObjective):
     name, classes = "cut", ("neither is cut", "A is cut", "B is cut")
     without_label = "there is no second segment"
+    head = Head("segment", POOLED_OUTPUT, 3)
 
     def draw(
         self, record: Record, partner: Record | None, key: tf.Tensor, max_pieces: int

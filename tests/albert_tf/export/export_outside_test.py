@@ -59,8 +59,8 @@ def export(tiny, exports, pretrained, small_tokenizer, tmp_path_factory):
         elif name in ("encoder", "fill_mask"):
             return str(exports / name / "1"), IDS if name == "encoder" else inputs
         elif name == "embedding":
-            model = EmbeddingModel(AlbertEncoder(tiny), EmbeddingSettings()).create_weights()
-            module = EmbeddingModule(model, small_tokenizer)
+            model = EmbeddingModel(AlbertEncoder(tiny), EmbeddingSettings(seq_length=40))
+            module = EmbeddingModule(model.create_weights(), small_tokenizer)
         else:
             assert name == "preprocessing"
             module = PreprocessingModule(small_tokenizer, 40)

@@ -5,7 +5,10 @@ import math
 import pytest
 import tensorflow as tf
 
+from data.objectives.registry import ObjectiveConfig
 from pretraining.loop.losses import means, pretraining_sums
+
+OBJECTIVES = ObjectiveConfig().objectives
 
 
 def test_sums_by_hand():
@@ -21,20 +24,21 @@ def test_sums_by_hand():
         "pair_label": tf.constant([1, 0]),
         "pair_weight": tf.constant([1.0, 0.0]),
     }
-    sums = {name: float(value) for name, value in pretraining_sums(outputs, batch).items()}
+    found = pretraining_sums(OBJECTIVES, outputs, batch)
+    sums = {name: float(value) for name, value in found.items()}
     # MLM: two right answers of chance 3/4, a wrong one of chance 1/4, an empty slot.
     assert sums["mlm_loss"] == pytest.approx(2 * math.log(4 / 3) + math.log(4), rel=1e-6)
     assert (sums["mlm_correct"], sums["mlm_count"]) == (2.0, 3.0)
     assert sums["pair_loss"] == pytest.approx(math.log(4), rel=1e-6)
     assert (sums["pair_correct"], sums["pair_count"]) == (0.0, 1.0)
-    assert means(sums)["accuracy/mlm"] == pytest.approx(2 / 3)
+    assert means(OBJECTIVES, sums)["accuracy/mlm"] == pytest.approx(2 / 3)
 
 
 def test_no_pairs_no_pair_columns():
     sums = dict.fromkeys(
         ("mlm_loss", "mlm_correct", "mlm_count", "pair_loss", "pair_correct", "pair_count"), 0.0
     )
-    assert means(sums | {"mlm_loss": 4.0, "mlm_count": 2.0}) == {
+    assert means(OBJECTIVES, sums | {"mlm_loss": 4.0, "mlm_count": 2.0}) == {
         "loss/mlm": 2.0,
         "accuracy/mlm": 0.0,
     }

@@ -132,7 +132,7 @@ def joined(step: TrainStep, batch: dict[str, tf.Tensor], replicas: int) -> dict[
     def all_reduce(values: object) -> object:
         return tf.nest.map_structure(lambda x: replicas * x, values)
 
-    counts = all_reduce(tf.stack([tf.reduce_sum(batch[name]) for name in step.COUNTED]))
+    counts = all_reduce(tf.stack([tf.reduce_sum(batch[name]) for name in step.counted]))
     sums, gradients = step.gradients(batch, counts, tf.constant(0))
     return step.update(all_reduce(sums), all_reduce(gradients))
 
