@@ -12,11 +12,10 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.convert import __main__ as convert
-from albert_tf.convert.bundle import weight_shapes
 from albert_tf.convert.config_keys import KEYS, from_config
-from albert_tf.convert.native import variable
 from albert_tf.models.config import FFNS, NORMS, POSITIONS, AlbertConfig
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.kernels.choice import LOOPED
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.shared_stack import SharedStack
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
@@ -192,7 +191,7 @@ def test_recomputed_and_rolled_stacks_compute_the_same(sharing, groups):
         tolerance = 1e-5 * np.abs(plain).max() + 1e-5
         np.testing.assert_allclose(recomputed, plain, rtol=1e-4, atol=tolerance)
     for depth in (2, None):  # the depth dial: layer 2's output is that of a stack of two
-        rolled = stacks[2](x, mask, num_layers=depth)[-1]
+        (rolled,) = stacks[2].run(LOOPED, x, mask, num_layers=depth)
         np.testing.assert_allclose(rolled, stacks[0](x, mask)[(depth or 0) - 1], atol=1e-5)
 
 
@@ -213,18 +212,6 @@ def test_mixed_precision_and_saved_files(tmp_path):
     loaded = tf_keras.models.load_model(str(tmp_path / "encoder.keras"))
     outputs = (each(batch())["sequence_output"] for each in (loaded, exact.encoder))
     np.testing.assert_array_equal(*outputs)
-
-
-@pytest.mark.slow_parameters(*(f"block{number}" for number in range(1, 7)))
-@pytest.mark.parametrize("block", BLOCKS)
-def test_converters_know_the_weights(block):
-    values = config(**dict(zip(("norm", "positions", "ffn"), block, strict=True)))
-    model = AlbertPretrainer(values).create_weights()
-    shapes = weight_shapes(values)
-    assert len(shapes) == len(model.variables)
-    names = {"mlm_head/bias": "mlm_head/bias"}
-    for name, shape in shapes.items():
-        assert variable(model, names.get(name, name)).shape == shape
 
 
 def test_a_run_of_another_block_is_copied_and_refused(tmp_path, capsys):

@@ -11,9 +11,10 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.models.config import FFNS, NORMS, POSITIONS, AlbertConfig
+from albert_tf.models.config import FFNS, NORMS, POSITIONS, AlbertConfig, sharing_plan
 from albert_tf.models.kernels import packing, target
 from albert_tf.models.kernels.choice import LOOPED, TRAINING, choose
+from albert_tf.models.kernels.cpu import CpuKernels
 from albert_tf.models.kernels.fused import FusedKernels
 from albert_tf.models.kernels.interface import PLAIN, Kernels
 from albert_tf.models.kernels.tpu import TpuKernels
@@ -120,9 +121,29 @@ def test_bfloat16_is_as_exact_as_plain(variant, kernels):
     assert error(kernels) <= 1.5 * error("plain") < 1.5 * 24 * 2**-9 * scale
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_outside_training_layers_in_a_loop(variant):
+    """Layers with the same weights are one loop, with the outputs of the last layer."""
+    config = CONFIG.replace(**VARIANTS[variant])
+    plain, looped = (
+        AlbertPretrainer(config, unroll=unroll).create_weights() for unroll in (True, False)
+    )
+    looped.set_weights(plain.get_weights())
+    inputs, _ = batch()
+    run = tf.function(looped, autograph=False).get_concrete_function(inputs)
+    loops = [operation for operation in run.graph.get_operations() if "While" in operation.type]
+    assert len(loops) == len(set(sharing_plan(config)))
+    outputs, expected = run(inputs), plain(inputs)
+    assert len(outputs["encoder_outputs"]) == 1
+    for name in ("sequence_output", "mlm_logits", "pair_logits"):
+        np.testing.assert_allclose(outputs[name], expected[name], rtol=1e-5, atol=1e-5)
+
+
 def test_the_device_and_training_choose():
     """And the setting `plain` overrides both."""
-    for kind, wanted in (("GPU", Kernels), ("XLA", FusedKernels), ("TPU", TpuKernels)):
+    wanted_on = {"CPU": CpuKernels, "GPU": Kernels, "XLA": FusedKernels, "TPU": TpuKernels}
+    assert wanted_on.keys() == TRAINING.keys()
+    for kind, wanted in wanted_on.items():
         with target.tracing_for(kind):
             assert type(choose(training=True)) is wanted
             assert choose(training=False) is choose(training=True, name="plain") is PLAIN
