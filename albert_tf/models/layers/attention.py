@@ -120,4 +120,5 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
     """Convert a mask [B, S] of 1 and 0 to float32 [B, 1, 1, S], to be added to attention logits."""
     mask = (1.0 - tf.cast(input_mask, tf.float32)) * MASKED
-    return tf.expand_dims(tf.expand_dims(mask, 1), 1)  # LiteRT cannot slice with two new axes
+    # Not mask[:, None, None]: not every runtime has a slice with two new axes.
+    return tf.expand_dims(tf.expand_dims(mask, 1), 1)
