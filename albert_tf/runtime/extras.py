@@ -31,7 +31,7 @@ def missing(module: str, extra: str, use: str) -> str:
 def install(extra: str) -> str:
     """Return the command that installs an extra where this package comes from."""
     if not programs.is_installed():
-        return f"pip install '.[{extra}]' in the checkout"
+        return f"pip install -e '.[{extra}]' in the checkout"
     try:
         # A file by its path or address; absent if the package comes from an index.
         origin = metadata.distribution("albert_tf").read_text("direct_url.json")

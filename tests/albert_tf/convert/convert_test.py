@@ -1,6 +1,7 @@
 """Tests of `python -m albert_tf.convert`: each way there and back, bit for bit, or one line why."""
 
 import dataclasses
+import itertools
 import json
 import os
 import sys
@@ -20,7 +21,7 @@ from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
 from albert_tf.convert.huggingface import weights as huggingface_weights
 from albert_tf.convert.unshare import init_groups_from_shared
 from albert_tf.export import saved_model
-from albert_tf.models.config import AlbertConfig, sharing_plan
+from albert_tf.models.config import FFNS, NORMS, POSITIONS, AlbertConfig, sharing_plan
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
@@ -70,9 +71,9 @@ def test_names_and_shapes_are_the_model_s(tiny, sharing, embedding_size):
     assert {id(v) for v in found.values()} == {id(v) for v in model.variables}
 
 
-@pytest.mark.parametrize("block", [{"norm": "pre"}, {"positions": "rotary"}, {"ffn": "gated"}])
-def test_shapes_of_other_blocks(tiny, block):
-    config = tiny.replace(**block)
+@pytest.mark.parametrize(("norm", "positions", "ffn"), itertools.product(NORMS, POSITIONS, FFNS))
+def test_shapes_of_other_blocks(tiny, norm, positions, ffn):
+    config = tiny.replace(norm=norm, positions=positions, ffn=ffn)
     assert weight_shapes(config) == encoder_shapes(config) | pretraining_head_shapes(config)
 
 
@@ -527,7 +528,7 @@ def test_a_missing_package_is_named(monkeypatch, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(HF_JSON))
     (tmp_path / "pytorch_model.bin").touch()
     with pytest.raises(
-        InputError, match=r"package torch. Run pip install '\.\[huggingface-torch\]'"
+        InputError, match=r"package torch. Run pip install -e '\.\[huggingface-torch\]'"
     ):
         huggingface.read(str(tmp_path), STRICT)
 

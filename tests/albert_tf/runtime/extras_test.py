@@ -12,7 +12,7 @@ from albert_tf.runtime.errors import InputError
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx.helper", None)
-    message = r"exports needs the package onnx. Run pip install '\.\[onnx\]' in the checkout"
+    message = r"exports needs the package onnx. Run pip install -e '\.\[onnx\]' in the checkout"
     with pytest.raises(InputError, match=message):
         extras.load("onnx.helper", "onnx", "exports")
 

@@ -148,5 +148,5 @@ def test_what_does_not_go_together_is_refused(options, changes, message):
 def test_without_beam_the_extra_is_named(options, monkeypatch):
     for module in ("apache_beam", "apache_beam.options.pipeline_options"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(InputError, match=r"pip install '\.\[beam\]'"):
+    with pytest.raises(InputError, match=r"pip install -e '\.\[beam\]'"):
         build(dataclasses.replace(options, runner="beam"))

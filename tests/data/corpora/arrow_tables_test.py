@@ -196,5 +196,7 @@ def test_the_memory_does_not_grow_with_a_parquet_file(tmp_path):
 def test_the_package_that_is_missing_is_named(tmp_path, monkeypatch):
     pyarrow.parquet.write_table(table(), tmp_path / "a.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match=r"a.parquet needs the package pyarrow. Run pip install '"):
+    with pytest.raises(
+        InputError, match=r"a.parquet needs the package pyarrow. Run pip install -e '"
+    ):
         read(f"parquet:{tmp_path}/a.parquet")

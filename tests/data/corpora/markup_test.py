@@ -83,6 +83,6 @@ def test_pages_without_a_main_text_are_noted(tmp_path, capsys):
 def test_the_package_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "trafilatura", None)
     with pytest.raises(
-        InputError, match=r"needs the package trafilatura. Run pip install '.\[html"
+        InputError, match=r"needs the package trafilatura. Run pip install -e '.\[html"
     ):
         html_text(PAGE)

@@ -182,7 +182,9 @@ def test_bad_options_are_one_line_before_data_is_read(tmp_path: pathlib.Path):
     assert refused(tmp_path, device="tpu", tpu="local").startswith(only)
     for_gpu = refused(tmp_path, device="gpu")
     assert for_gpu.startswith("--device=gpu --runtime=pjrt: jax finds no such device: ")
-    assert for_gpu.endswith("Run pip install '.[pjrt-gpu]' in the checkout, or pass --device=cpu.")
+    assert for_gpu.endswith(
+        "Run pip install -e '.[pjrt-gpu]' in the checkout, or pass --device=cpu."
+    )
     assert refused(tmp_path, device="npu") == (
         "--device must be one of auto, cpu, gpu, tpu, multi_worker. Received: 'npu'."
     )
@@ -199,7 +201,7 @@ def test_a_jaxlib_that_refuses_the_version_of_a_program_is_one_line(
 
     monkeypatch.setattr(stablehlo, "get_minimum_version", lambda: "99.0.0")
     assert re.fullmatch(
-        r"jax [\d.]+ cannot read a program of TensorFlow [\d.]+ \(.+\)\. Run pip install "
+        r"jax [\d.]+ cannot read a program of TensorFlow [\d.]+ \(.+\)\. Run pip install -e "
         r"'\.\[pjrt\]' in the checkout, or train with --runtime=tensorflow\.",
         refused(tmp_path),
     )
