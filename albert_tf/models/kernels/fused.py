@@ -3,7 +3,8 @@
 TensorFlow runs an activation, a dropout or a LayerNorm with its gradient as two dozen operations,
 each of which reads and writes the whole tensor. Here, each is one XLA program forward and one
 backward, in about half of the time on a CPU ("Fused element-wise operations" in
-docs/log/training.md); most keep only the input of the operation and recompute the rest. The device's own library still computes the matrix products around them.
+docs/log/training.md). Most keep only the input of the operation and recompute the rest. The
+device's own library still computes the matrix products around them.
 """
 
 from collections.abc import Callable
