@@ -39,7 +39,7 @@ def test_ratios_are_to_the_other_peers():
         ({"loads": "1 x 10,2 x 10"}, "--loads must be among 1 x 10, 1 x 16, .*'2 x 10'"),
     ],
 )
-def test_what_it_does_not_know_is_refused(tiny_tokenizer, changed, words):
+def test_invalid_options_are_refused(tiny_tokenizer, changed, words):
     with pytest.raises(InputError, match=words):
         serving.main(options(tiny_tokenizer, dry_run=True, **changed))
 

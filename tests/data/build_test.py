@@ -257,7 +257,7 @@ def test_a_complete_build_is_kept_and_another_one_refused(options, capsys, tmp_p
     assert {p: p.stat().st_mtime_ns for p in pathlib.Path(options.output).rglob("*")} == before
 
 
-def test_what_does_not_decide_the_bytes_does_not_count(options, capsys, tmp_path):
+def test_options_that_leave_the_bytes_alone_may_change(options, capsys, tmp_path):
     """Where the corpus lies, how its path is spelled, and a fraction of no split."""
     source = pathlib.Path(options.corpus.removeprefix("jsonl:"))
     moved = tmp_path / "moved" / source.name
@@ -318,7 +318,7 @@ def test_a_failing_build_leaves_nothing_behind(options, corpus, tmp_path, num_wo
     assert Manifest.read(options.output).counts.documents == 41
 
 
-def test_what_a_killed_build_left_is_cleared(options):
+def test_leftovers_of_a_killed_build_are_cleared(options):
     left = pathlib.Path(options.output + ".incomplete")
     left.mkdir()
     (left / outputs.MARK).touch()
@@ -429,7 +429,7 @@ def test_work_is_redone_if_a_power_cut_emptied_its_mark(options, tmp_path, monke
     assert content(options.output) == content(tmp_path / "whole")
 
 
-def test_what_another_build_left_is_not_continued(options, tmp_path, monkeypatch):
+def test_leftovers_of_another_build_are_not_continued(options, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(Stop):
         stop_at(patch, *PLACES["after the shards"], Stop())
         build(options)
@@ -439,7 +439,7 @@ def test_what_another_build_left_is_not_continued(options, tmp_path, monkeypatch
     assert content(options.output) == content(tmp_path / "fresh")
 
 
-def test_what_was_not_made_here_is_left_alone(options, tmp_path):
+def test_files_of_others_are_left_alone(options, tmp_path):
     left = tmp_path / "out.incomplete"
     left.mkdir()
     (left / "notes.txt").write_text("mine")

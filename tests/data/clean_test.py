@@ -156,7 +156,7 @@ def test_sentences_of_their_own_stay_apart(tmp_path):
         ({"held_out": ("none*",)}, r"--held_out: no file matches 'none\*'"),
     ],
 )
-def test_what_is_refused_leaves_nothing(tmp_path, monkeypatch, options, message):
+def test_refused_options_leave_nothing(tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "short.txt").write_text("seven words are not enough for that")
     with pytest.raises(InputError, match=message):

@@ -104,7 +104,7 @@ def test_training_reads_each_record_once_an_epoch_and_seeks(built):
     np.testing.assert_array_equal(later["input_word_ids"], seen[24:32])
 
 
-def test_what_the_records_cannot_give_is_refused(built, imported):
+def test_objectives_that_the_records_lack_are_refused(built, imported):
     ours, nsp = Records.open(built("reference")), Records.open(imported("nsp"))
     for records, objective, labels in ((ours, NSP, "sop"), (nsp, SOP, "nsp")):
         for make in (training_batches, evaluation_batches):

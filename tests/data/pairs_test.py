@@ -66,7 +66,7 @@ def test_sentences_of_a_test_set_are_dropped(corpus, tmp_path, capsys):
     assert len(pairs_of(corpus, tmp_path / "out", max_words=4, min_words=1, max_pairs=1)) == 1
 
 
-def test_what_is_refused(corpus, tmp_path, capsys):
+def test_refused_options_and_a_dry_run_leave_nothing(corpus, tmp_path, capsys):
     out = tmp_path / "out"
     with pytest.raises(InputError, match="no pairs of --kind=neighbors"):
         pairs_of(corpus, out, min_words=100)

@@ -192,7 +192,7 @@ def test_members_are_picked_greedily():
     assert ensemble.select_members(singles, lambda members: scores[tuple(members)], 2) == [1, 2]
 
 
-def test_what_is_no_ensemble(tuned: pathlib.Path, tmp_path: pathlib.Path):
+def test_one_run_is_no_ensemble(tuned: pathlib.Path, tmp_path: pathlib.Path):
     with pytest.raises(InputNotFoundError, match="at least two complete runs.*which matches 1"):
         ensemble.main(ensemble.EnsembleOptions((str(tuned / "seed-0"),), str(tmp_path / "x")))
 

@@ -147,7 +147,7 @@ SCORED = "text_a\ttext_b\tscore\na\tb\t1\nc\td\t2\n"
         (PAIRS, {"output": "none/train.jsonl"}, "--output must be a file in a folder that exists"),
     ],
 )
-def test_what_is_refused(tmp_path, content, given, message):
+def test_invalid_options_leave_nothing(tmp_path, content, given, message):
     options = options_of(tmp_path, content, **given)
     with pytest.raises(InputError, match=message):
         main(options)

@@ -168,7 +168,9 @@ def test_an_ensemble_averages_probabilities_and_thresholds(
     assert len((output / "test.tsv").read_text().splitlines()) == 9
 
 
-def test_what_has_no_table_of_depths(runs: pathlib.Path, data: pathlib.Path, start: str, tmp_path):
+def test_runs_without_a_table_of_depths_are_refused(
+    runs: pathlib.Path, data: pathlib.Path, start: str, tmp_path
+):
     with pytest.raises(InputError, match="--patience is for runs of kind classifier, whose"):
         depth.main(depth.DepthOptions(str(runs / "0"), str(data), patience="1"))
     other = leave_run(start, tmp_path / "run", "squad1", SpanSettings(seq_length=32, doc_stride=8))

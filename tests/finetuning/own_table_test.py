@@ -171,7 +171,7 @@ def test_a_column_for_each_label(given: tuple[str, ...], wanted: tuple[str, tupl
         ),
     ],
 )
-def test_what_is_refused(
+def test_options_that_do_not_fit_the_table_are_refused(
     changes: dict,
     words: str,
     options: FinetuneOptions,

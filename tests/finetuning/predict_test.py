@@ -182,7 +182,7 @@ def test_texts_in_windows_are_counted(start: str, tmp_path: pathlib.Path, capsys
 @pytest.mark.parametrize(
     "given", [{"data_dir": "d"}, {"tfds": True}, {"task": "ax"}, {"submission": "s"}]
 )
-def test_what_belongs_to_a_part_needs_one(given: dict):
+def test_options_of_a_part_require_one(given: dict):
     with pytest.raises(InputError, match=rf"--{next(iter(given))} requires --part\. Pass both"):
         ask("nowhere", **given)
 

@@ -138,7 +138,7 @@ def umask() -> int:
         ("cache", (), "--cache_dir must be a folder. Received: .*, a file"),
     ],
 )
-def test_what_is_refused_before_anything_is_computed(
+def test_invalid_options_are_refused_before_anything_is_computed(
     name: str, values: tuple, words: str, start: str, fruit: str, tmp_path: pathlib.Path
 ):
     (tmp_path / "file").touch()

@@ -147,7 +147,7 @@ def test_the_answer_without_reading_and_the_card(case, predictor):
         }
 
 
-def test_what_a_teacher_gives_trains_a_student(case, predictor):
+def test_a_student_is_trained_on_a_teacher_s_outputs(case, predictor):
     tuned = FINETUNING[case.name]
     if not tuned.can_be_taught:
         return

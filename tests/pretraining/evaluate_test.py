@@ -251,7 +251,9 @@ def test_a_damaged_section_of_records_is_named(
         config_of(damaged, Records.open(tiny_records))
 
 
-def test_what_may_be_set(run: RunDir, tiny_records: str, converted: str):
+def test_only_settings_that_the_run_did_not_fix_may_be_set(
+    run: RunDir, tiny_records: str, converted: str
+):
     records = Records.open(tiny_records)
     assert config_of(run, records, ("masking.rate=0.3",)).masking.rate == 0.3
     assert config_of(RunDir(converted), records).masking.max_ngram == 2

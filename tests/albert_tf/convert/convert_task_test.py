@@ -158,7 +158,7 @@ def test_a_head_may_be_left_behind(save, tmp_path, capsys):
     assert printed[2].endswith("; fine-tuned, kind classifier")
 
 
-def test_what_other_formats_have_no_place_for(save, tmp_path):
+def test_heads_without_a_place_in_other_formats_are_refused(save, tmp_path):
     ours = save(JOINT)
     for target, words in (
         (
@@ -223,7 +223,9 @@ class TestFoldersOfOthers:
             ),
         ],
     )
-    def test_what_they_do_not_state(self, kind, stated, task, theirs, tmp_path, capsys):
+    def test_unstated_settings_are_defaults_and_named(
+        self, kind, stated, task, theirs, tmp_path, capsys
+    ):
         source = f"huggingface:{theirs(kind)}"
         capsys.readouterr()
         convert(f"--from={source}", f"--to={tmp_path / 'back'}")
@@ -270,7 +272,7 @@ class TestFoldersOfOthers:
             ),
         ],
     )
-    def test_what_cannot_be_read(self, changes, words, theirs, tmp_path):
+    def test_invalid_configurations_are_refused(self, changes, words, theirs, tmp_path):
         folder = theirs("classifier", **changes)
         if huggingface_task.SECTION in changes:
             edit(folder, **changes)
@@ -287,7 +289,7 @@ class TestFoldersOfOthers:
             ("task.pairs=true", "unknown key `task.pairs`. Did you mean task.pair?"),
         ],
     )
-    def test_what_cannot_be_set(self, setting, words, theirs, tmp_path):
+    def test_settings_that_the_weights_fix_cannot_be_set(self, setting, words, theirs, tmp_path):
         with pytest.raises(ConfigError, match=words):
             convert(
                 f"--from=huggingface:{theirs('classifier')}",

@@ -533,7 +533,7 @@ def test_a_missing_package_is_named(monkeypatch, tmp_path):
         huggingface.read(str(tmp_path), STRICT)
 
 
-def test_what_hugging_face_loses_is_told(tiny, small_tokenizer):
+def test_hugging_face_s_losses_are_noted(tiny, small_tokenizer):
     config = tiny.replace(mlm_layer_norm_eps=1e-5)
     assert len(huggingface.check(Bundle(config, {}, small_tokenizer))) == 2
     assert huggingface.check(Bundle(tiny, {}, None)) == []

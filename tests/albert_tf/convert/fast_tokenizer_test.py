@@ -153,7 +153,7 @@ def test_a_model_without_a_map_keeps_characters(comma_tokenizer: Tokenizer, tmp_
         ),
     ],
 )
-def test_what_is_no_sentencepiece_model_is_refused(
+def test_a_file_that_is_no_sentencepiece_model_is_refused(
     comma_tokenizer: Tokenizer, change: dict, reason: str, tmp_path
 ):
     folder = written(fast(comma_tokenizer) | change, tmp_path)

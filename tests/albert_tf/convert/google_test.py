@@ -201,13 +201,13 @@ def test_where_the_files_are(tensors, tmp_path):
         ({"sharing": "none", "num_layers": 22}, "layer 15 of 22"),
     ],
 )
-def test_what_google_cannot_hold(tiny, changes, words):
+def test_configurations_without_a_google_form_are_refused(tiny, changes, words):
     bundle = Bundle(tiny.replace(**changes), {}, None)
     with pytest.raises(ConfigError, match=words):
         google.check(bundle)
 
 
-def test_what_google_loses_is_told(tiny):
+def test_an_epsilon_lost_by_google_is_noted(tiny):
     assert google.check(Bundle(tiny, {}, None)) == []
     (note,) = google.check(Bundle(tiny.replace(mlm_layer_norm_eps=1e-5), {}, None))
     assert "1e-05" in note

@@ -276,7 +276,7 @@ def _other_head(module):
         (_other_head, "mlm_logits differ from its own by 0.0002 at best, more than 0.0001"),
     ],
 )
-def test_what_ours_does_not_compute_is_refused(change, message, least, loaded):
+def test_a_module_that_ours_does_not_compute_is_refused(change, message, least, loaded):
     module = Module(least)
     change(module)
     with pytest.raises(InputError, match=message):

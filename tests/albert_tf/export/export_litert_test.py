@@ -202,7 +202,9 @@ class TestClassifier:
     def folder(self, model, tiny, small_tokenizer, write):
         return write(ClassifierModule(rolled(model), small_tokenizer), tiny, model.task)
 
-    def test_what_is_written(self, folder, small_tokenizer, model):
+    def test_the_folder_holds_configuration_model_and_tokenizer(
+        self, folder, small_tokenizer, model
+    ):
         assert sorted(os.listdir(folder)) == ["config.json", "model.tflite", "tokenizer"]
         assert load_tokenizer(folder).fingerprint == small_tokenizer.fingerprint
         labels = json.loads((folder / "config.json").read_text())["task"]["labels"]
@@ -265,7 +267,7 @@ class TestRefusals:
         with pytest.raises(InputError, match=message):
             write(self.Textual(), tiny, **options)
 
-    def test_what_exists_stays(self, tiny, small_tokenizer, tmp_path):
+    def test_an_existing_output_stays(self, tiny, small_tokenizer, tmp_path):
         (tmp_path / "config.json").write_text(json.dumps({"model": tiny.__dict__}))
         (tmp_path / "1").mkdir()
         (tmp_path / "1" / "theirs").touch()

@@ -241,7 +241,7 @@ def test_any_input_has_an_answer(tiny, quantization, changes):
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 @pytest.mark.parametrize("quantization", Onnx.quantizations)
-def test_what_cannot_be_answered_is_an_error(tiny, fake_inputs, quantization, positions):
+def test_ids_out_of_range_are_an_error(tiny, fake_inputs, quantization, positions):
     config = tiny.replace(num_layers=1, positions=positions)
     model = AlbertPretrainer(config).create_weights()
     content = onnx_model(EXPORTS["fill_mask"], model, quantization=quantization).SerializeToString()

@@ -91,7 +91,7 @@ def test_a_zero_weight_moves_and_a_zero_update_does_not():
         assert (float(variable[0, 0]) != start) == moves
 
 
-def test_what_is_excluded(tiny):
+def test_biases_and_norms_are_excluded(tiny):
     from albert_tf.models.pretrainer import AlbertPretrainer
 
     model = AlbertPretrainer(tiny).create_weights()

@@ -18,7 +18,7 @@ def test_a_single_value_is_no_list(single):
         list_of(str, single, "Texts, please.")
 
 
-def test_what_is_a_list():
+def test_iterables_are_lists_and_their_errors_pass():
     for values in (["x"], ("x",), np.array(["x"]), iter(["x"]), {"x": 1}.keys()):
         assert list_of(str, values, "") == ["x"]
 

@@ -179,7 +179,7 @@ def test_a_reader_that_has_read_enough_is_no_error(package):
 
 
 @pytest.mark.parametrize("what", ["bug", "file"])
-def test_what_is_no_mistake_of_the_user_keeps_its_traceback(package, what):
+def test_an_error_that_is_no_mistake_of_the_user_keeps_its_traceback(package, what):
     code, _, err = run(package, "-m", "pack", f"--what={what}")
     assert code == 1
     assert "Traceback" in err
@@ -203,7 +203,7 @@ def status(monkeypatch, capsys):
     signal.signal(signal.SIGINT, interrupt)
 
 
-def test_what_the_machine_refuses_is_one_line(status, tmp_path):
+def test_a_refusal_by_the_machine_is_one_line(status, tmp_path):
     def program(_) -> None:
         with reading(str(tmp_path)), open(tmp_path):
             pass

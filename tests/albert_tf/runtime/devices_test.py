@@ -211,7 +211,7 @@ def test_a_tpu_that_never_gets_ready_is_left(monkeypatch):
         ("", None),
     ],
 )
-def test_what_a_tpu_can_do_is_told_by_its_type(monkeypatch, accelerator_type, expected):
+def test_the_type_of_a_tpu_tells_its_abilities(monkeypatch, accelerator_type, expected):
     class Strategy:
         pass
 

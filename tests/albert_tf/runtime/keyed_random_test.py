@@ -132,7 +132,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_what_differs_in_one_part_of_the_key_is_independent(other):
+def test_keys_that_differ_in_one_part_are_independent(other):
     """16 x 16 table of the high bits of both: uniform, so neither tells anything of the other."""
     one = keyed_random.bits(
         keyed_random.stream_key(0, keyed_random.TILE, 0), np.arange(DRAWS)

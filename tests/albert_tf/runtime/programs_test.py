@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
         (["python"], False),
     ],
 )
-def test_what_starts_a_command(monkeypatch, argv, expected):
+def test_commands_are_recognized_by_their_arguments(monkeypatch, argv, expected):
     monkeypatch.setattr(sys, "orig_argv", argv)
     assert programs.is_command() == expected
 

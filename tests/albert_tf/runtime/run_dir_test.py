@@ -26,7 +26,7 @@ def run(tmp_path, tokenizer) -> RunDir:
     return run
 
 
-def test_what_a_beginning_leaves(run, tokenizer):
+def test_a_new_run_has_configuration_environment_and_tokenizer(run, tokenizer):
     assert sorted(os.listdir(run.path)) == ["config.json", "environment.json", "tokenizer"]
     assert run.config() == json.loads(json.dumps(CONFIG))
     assert load_tokenizer(run.path).fingerprint == tokenizer.fingerprint

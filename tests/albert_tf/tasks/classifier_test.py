@@ -60,7 +60,7 @@ def test_the_served_graph_makes_the_same_features(seq_length):
             np.testing.assert_array_equal(values, graph[name], err_msg=name)
 
 
-def test_what_is_cut_is_counted():
+def test_truncated_examples_are_counted():
     assert pack([[7] * 4, [7] * 5, [7] * 9], None, 6, SPECIAL).cut.tolist() == [False, True, True]
     both = [pack([[7] * a], [[8] * 2], 9, SPECIAL) for a in (4, 5)]
     assert [each.cut.tolist() for each in both] == [[False], [True]]

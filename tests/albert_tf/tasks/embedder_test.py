@@ -102,7 +102,7 @@ def test_progress(embedder, capsys, monkeypatch):
     ("texts", "batch_size", "message"),
     [("one text", 1, "takes a list of strings"), ([3], 1, "3 as number 0"), (["a"], 0, "positive")],
 )
-def test_what_is_refused(embedder, texts, batch_size, message):
+def test_invalid_texts_and_batch_sizes_are_refused(embedder, texts, batch_size, message):
     with pytest.raises(InputError, match=message):
         embedder(texts, batch_size)
 

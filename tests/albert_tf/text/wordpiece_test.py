@@ -126,7 +126,7 @@ def test_a_piece_that_is_there_twice_is_refused():
         Tokenizer("\n".join([*PIECES, "a"]).encode())
 
 
-def test_what_is_no_vocabulary_is_refused(tmp_path):
+def test_a_file_that_is_no_vocabulary_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"must contain \[PAD\].*lacks \[CLS\], \[MASK\]"):
         made_of([piece for piece in PIECES if piece not in ("[CLS]", "[MASK]")])
     path = tmp_path / "vocab.txt"

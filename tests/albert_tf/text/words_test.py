@@ -35,7 +35,7 @@ def test_bounds_alternate():
             assert unicodedata.category(chr(code))[0] in "LMN"
 
 
-def test_what_cannot_be_seen():
+def test_spaces_and_zero_width_characters_are_invisible():
     text = "a \t\u3000\u200b\u200f\ufeff\xad\x00-\u0301😀"
     codes = np.array([ord(char) for char in text])
     found = in_ranges(codes, invisible_bounds())

@@ -138,7 +138,7 @@ def test_a_mistake_in_a_worker_is_told_as_by_the_local_runner(options, tmp_path)
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused(options, changes, message):
+def test_options_that_conflict_are_refused(options, changes, message):
     if changes.get("runner") == "beam":
         pytest.importorskip("apache_beam")
     with pytest.raises(InputError, match=message):

@@ -112,7 +112,7 @@ def test_quirks_mask_ends_less_and_cross_the_separator():
     assert abs(share[30] - share[10:50].mean()) < 0.05 * share[30]  # the second segment's is not
 
 
-def test_what_depends_on_other_sequences_is_nothing():
+def test_masks_do_not_depend_on_other_sequences():
     rows = sequences([20, 9, 40], [20, 50, 1])
     together = np.split(is_chosen(rows, EVERY_PIECE, config()), [40, 99])
     for row in range(3):

@@ -58,7 +58,7 @@ def test_the_bytes_are_the_same_in_every_process(schema):
         ({"pieces": [[1, 2]]}, r"`pieces` must be one row of at most 20.*\(1, 2\)"),
     ],
 )
-def test_what_does_not_fit_is_refused(schema, change, message):
+def test_records_that_do_not_fit_are_refused(schema, change, message):
     with pytest.raises(ValueError, match=message):
         schema.encode(record(**change))
 

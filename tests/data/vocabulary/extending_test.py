@@ -12,7 +12,7 @@ from data.vocabulary.extending import extend, require_extensible
 TEXT = ["Photosynthesis of chloroplasts !home", "It’s photosynthetic", "😀 a chloroplast"] * 5
 
 
-def test_what_is_added(small_tokenizer):
+def test_characters_and_frequent_pieces_are_added(small_tokenizer):
     new, added = extend(small_tokenizer, TEXT, 3, 5, fold=True)
     assert why_no_extension(small_tokenizer, new) == ""
     assert new.vocab_size == 300 + 2 + 3

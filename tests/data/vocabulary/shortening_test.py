@@ -9,7 +9,7 @@ def chosen(runs: dict[str, int], known: str = "", size: int = 9, min_count: int 
     return list(Shortening(split, set(known.split()), size, min_count))
 
 
-def test_what_saves_most_first():
+def test_the_piece_that_saves_most_comes_first():
     """abc saves 2 x 3 + 5 pieces, ab 5 + 3. Once abc is joined, ab only saves in the other run."""
     assert chosen({"a|b|c": 3, "ab|c": 5, "x|a|b": 4}) == [("abc", 8), ("xab", 4)]
 

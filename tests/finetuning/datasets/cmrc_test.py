@@ -250,7 +250,7 @@ def test_a_part_without_answers_and_its_submission(tmp_path):
         ("x", ("'x' at the top", "SQuAD's layout")),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path, train, words):
+def test_files_that_do_not_fit_are_named(tmp_path, train, words):
     with pytest.raises(InputError) as error:
         ONE.read(write(tmp_path, train))
     assert all(word in str(error.value) for word in (*words, "train.json")), error.value

@@ -60,7 +60,7 @@ PAIRS = "query\tpassage\na\tb\nc\td\na\te\n"
         ("train__tsv", "sentence1\tscore\tsentence2\na\t5\tb\n", [TextExample("a", "b", 5.0)]),
     ],
 )
-def test_what_a_table_may_hold(tmp_path, name, content, examples):
+def test_tables_of_texts_pairs_negatives_and_scores(tmp_path, name, content, examples):
     source = write(tmp_path, **{name: content})
     assert EMBEDDING.examples(source, "train") == examples
 
@@ -179,7 +179,7 @@ class TestBeir:
             ({"corpus__jsonl": BEIR["corpus__jsonl"] * 2}, "corpus.jsonl:3: an earlier .* 'x'"),
         ],
     )
-    def test_what_is_refused(self, tmp_path, changes, message):
+    def test_invalid_files_are_refused(self, tmp_path, changes, message):
         files = {"train__tsv": PAIRS, "qrels_of_dev__tsv": QRELS} | BEIR | changes
         with pytest.raises(InputError, match=message):
             EMBEDDING.read(write(tmp_path, **files))
@@ -204,7 +204,7 @@ class TestBeir:
         (STS, PAIRS, PAIRS, "pass --task=embedding"),
     ],
 )
-def test_what_is_refused(tmp_path, task, train, dev, message):
+def test_tables_of_another_task_are_refused(tmp_path, task, train, dev, message):
     with pytest.raises(InputError, match=message):
         task.read(write(tmp_path, train__tsv=train, dev__tsv=dev))
 
@@ -264,7 +264,7 @@ class TestVectors:
             ([[1.0], [2.0]], {"width": 2}, r"must have the shape \(2, 2\)"),
         ],
     )
-    def test_what_is_refused(self, tmp_path, vectors, given, message):
+    def test_vectors_that_do_not_fit_are_refused(self, tmp_path, vectors, given, message):
         texts = ("a", "b", "c")[: len(vectors)]
         self.folder(tmp_path, np.array(vectors, np.float16), **{"texts": texts} | given)
         with pytest.raises(InputError, match=message):

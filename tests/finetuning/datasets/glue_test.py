@@ -163,14 +163,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_does_not_fit_is_named(tmp_path, case):
+def test_rows_that_do_not_fit_are_named(tmp_path, case):
     name, content, words = BAD[case]
     with pytest.raises(InputError) as error:
         GLUE[name].read(write(tmp_path, {"train": content}))
     assert all(word in str(error.value) for word in words), error.value
 
 
-def test_what_is_not_there_is_named(tmp_path):
+def test_missing_files_are_named(tmp_path):
     with pytest.raises(InputNotFoundError, match=r"--data_dir: no file train\.tsv .*\.gz"):
         GLUE["rte"].read(Source(str(tmp_path)))
     with pytest.raises(InputError, match="Train on mnli"):

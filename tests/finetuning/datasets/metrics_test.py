@@ -54,7 +54,7 @@ def test_formulas_on_random_answers():
     ("answers", "predicted"),
     [([0, 1], [0, 0]), ([0, 0], [0, 1]), ([0, 0], [0, 0]), ([0], [0])],
 )
-def test_what_is_undefined_is_zero_without_a_warning(name, answers, predicted):
+def test_undefined_scores_are_zero_without_a_warning(name, answers, predicted):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert compare([name], answers, predicted) == {name: 0.0}

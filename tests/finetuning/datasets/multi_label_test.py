@@ -165,7 +165,7 @@ def test_other_columns_and_parts(tmp_path):
         ),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path, files: dict, words: tuple[str, ...]):
+def test_rows_that_do_not_fit_are_named(tmp_path, files: dict, words: tuple[str, ...]):
     with pytest.raises(InputError) as error:
         TASK.read(write(tmp_path, **{"dev_csv": DEV} | files))
     assert all(word in str(error.value) for word in words), error.value

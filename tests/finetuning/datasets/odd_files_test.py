@@ -31,7 +31,7 @@ def read(shared_data: pathlib.Path, folder: str, task: str, **reading) -> Data:
         ("N09b", "token_classification", r"train.conll: .* hold words. .* such as --text_column=1"),
     ],
 )
-def test_what_is_refused(shared_data, folder: str, task: str, message: str):
+def test_unreadable_files_are_refused(shared_data, folder: str, task: str, message: str):
     with pytest.raises(InputError, match=message):
         read(shared_data, folder, task)
 
@@ -44,7 +44,9 @@ def test_what_is_refused(shared_data, folder: str, task: str, message: str):
         ("T10", "text_classification", "train.jsonl: {} lines of Prodigy whose `answer` is"),
     ],
 )
-def test_what_is_noted(shared_data, capsys, folder: str, task: str, printed: str):
+def test_odd_but_readable_files_are_noted(
+    shared_data, capsys, folder: str, task: str, printed: str
+):
     data = read(shared_data, folder, task)
     (path,) = (shared_data / "odd_files" / folder).glob("train.*")
     lines = path.read_text(encoding="utf-8")

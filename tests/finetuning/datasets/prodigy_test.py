@@ -37,7 +37,7 @@ def table(folder, extension: str, answers: list) -> Source:
         (["yes", "no"], ["0", "1"]),
     ],
 )
-def test_what_was_rejected_is_left_out(tmp_path, capsys, extension, answers, kept):
+def test_rejected_lines_are_left_out(tmp_path, capsys, extension, answers, kept):
     data = TASK.read(table(tmp_path, extension, answers))
     assert [example.first for example in data.train] == kept
     rejected = len(answers) - len(kept)

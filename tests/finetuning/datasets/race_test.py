@@ -123,7 +123,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_does_not_fit_is_named(tmp_path, case):
+def test_passages_that_do_not_fit_are_named(tmp_path, case):
     content, words = BAD[case]
     source = archive(tmp_path)
     write(tmp_path, "train/high/7.txt", [passage("fine"), content])
@@ -132,7 +132,7 @@ def test_what_does_not_fit_is_named(tmp_path, case):
     assert all(word in str(error.value) for word in ["7.txt:2", *words]), error.value
 
 
-def test_what_is_not_there_is_named(tmp_path):
+def test_missing_files_are_named(tmp_path):
     with pytest.raises(InputNotFoundError, match="--data_dir: no folder train/middle"):
         RACE["race"].read(Source(str(tmp_path)))
     (tmp_path / "train" / "high").mkdir(parents=True)

@@ -21,7 +21,7 @@ def test_a_query_by_hand():
     assert found["recall_at_10"] == found["recall_at_100"] == pytest.approx(2 / 3)
 
 
-def test_what_is_behind_the_cut():
+def test_documents_behind_the_cut_do_not_count():
     ranking = [str(number) for number in range(200)]
     found = score_ranking(ranking, {"10": 1, "150": 1})
     assert found["ndcg_at_10"] == found["mrr_at_10"] == found["recall_at_10"] == 0

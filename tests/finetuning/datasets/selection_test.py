@@ -125,7 +125,7 @@ def test_a_dev_part_is_used_or_made(capsys):
         (1e-9, TEXTS, {"dev": absent}, r"in both parts. Received: 1e-09, .* 0 of 1,000 training"),
     ],
 )
-def test_what_cannot_be_divided(fraction, train, dev, words):
+def test_parts_that_cannot_be_divided_are_refused(fraction, train, dev, words):
     with pytest.raises(InputError, match=words):
         with_dev(source(dev_fraction=fraction), train, dev)
 

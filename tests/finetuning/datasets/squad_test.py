@@ -95,7 +95,7 @@ def test_an_answer_out_of_place_is_left_out_of_training_and_counted(tmp_path, ca
         ({"data": []}, ("no questions",)),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path, train, words):
+def test_files_that_do_not_fit_are_named(tmp_path, train, words):
     with pytest.raises(InputError) as error:
         ONE.read(write(tmp_path, train))
     assert all(word in str(error.value) for word in words), error.value

@@ -68,7 +68,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("writer", ["csv", "csv, all quoted", "pandas"])
 @pytest.mark.parametrize(("name", "delimiter"), [("a.tsv", "\t"), ("a.csv", ",")])
-def test_what_csv_and_pandas_write_is_read_exactly(tmp_path, writer, name, delimiter):
+def test_tables_by_csv_and_pandas_are_read_exactly(tmp_path, writer, name, delimiter):
     path = tmp_path / name
     if writer == "pandas":
         table = pandas.DataFrame({"text": TEXTS, "label": range(len(TEXTS))})
@@ -195,7 +195,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_does_not_fit_is_named(tmp_path, case):
+def test_rows_that_do_not_fit_are_named(tmp_path, case):
     name, content, words = BAD[case]
     path = tmp_path / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -70,7 +70,7 @@ def test_pairs_in_files_of_several_formats(tmp_path):
         ("text\tlabel\nx\ta\ny\tb\n", "text_a\ttext_b\tlabel\nz\tz\ta\n", ("dev.tsv:1", "text")),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path, train: str, dev: str, words: tuple[str, ...]):
+def test_rows_that_do_not_fit_are_named(tmp_path, train: str, dev: str, words: tuple[str, ...]):
     with pytest.raises(InputError) as error:
         TASK.read(write(tmp_path, train_tsv=train, dev_tsv=dev))
     assert all(word in str(error.value) for word in words), error.value

@@ -60,7 +60,7 @@ def test_columns_with_names_of_their_own(tmp_path):
         ("x\t1\ny\t\n", ("train.tsv:3", "empty")),
     ],
 )
-def test_what_is_no_number_is_named(tmp_path, rows: str, words: tuple[str, ...]):
+def test_values_that_are_no_numbers_are_named(tmp_path, rows: str, words: tuple[str, ...]):
     with pytest.raises(InputError) as error:
         TASK.read(write(tmp_path, train_tsv="text\tlabel\n" + rows, dev_tsv="text\tlabel\nx\t1\n"))
     assert all(word in str(error.value) for word in words), error.value

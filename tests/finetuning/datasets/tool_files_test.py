@@ -282,7 +282,7 @@ def test_a_part_without_any_answers_is_not_unanswerable(tmp_path):
         (".parquet", parquet({"text": [b"\xff"], "label": ["x"]}), "`text` must be text"),
     ],
 )
-def test_what_is_refused(tmp_path, name, content, message):
+def test_invalid_files_of_tools_are_refused(tmp_path, name, content, message):
     with pytest.raises(InputError) as error:
         read(tmp_path, "text_classification", name, content)
     assert message in str(error.value) and "\n" not in str(error.value)

@@ -61,7 +61,7 @@ def test_data_that_is_no_object_is_a_mistake(line: str):
         *('"a text"', '"Well," she said.', "['Tis the season]", "[sic]", "1, 2", ","),
     ],
 )
-def test_what_is_a_text(text: str):
+def test_a_line_that_is_no_json_object_is_a_text(text: str):
     assert read_line(text, SINGLE, "in", 1)[0].first == text
 
 
@@ -70,7 +70,7 @@ def test_a_long_line_of_brackets_is_read_in_linear_time():
     assert read_line("[" * 2_000_000 + "x", SINGLE, "in", 1)[0].first
 
 
-def test_what_is_an_object():
+def test_a_line_that_begins_with_a_brace_and_a_quote_is_an_object():
     with pytest.raises(InputError, match=r"JSON object \(NaN is not a JSON value; leave it out\)"):
         read_line('{"text": NaN}', SINGLE, "in", 1)
     for line in (

@@ -98,7 +98,7 @@ def frequencies(model, tokenizer) -> Frequencies:
     return frequencies
 
 
-def test_what_counts(frequencies, tokenizer):
+def test_only_a_likelier_good_sentence_counts(frequencies, tokenizer):
     """The later of two pieces is the likelier one here; a tie is wrong."""
     words = [text for i in range(5, 600) if tokenizer.encode(text := tokenizer.decode([i])) == [i]]
     low, high = words[0], words[-1]

@@ -167,7 +167,7 @@ def test_units_do_not_matter():
     )
 
 
-def test_what_is_scored_is_not_fitted():
+def test_the_scored_half_is_not_fitted():
     upside_down = np.where(HALVES == SCORE, 1 - LABELS, LABELS)
     assert accuracy_of(features_of(LABELS, 100), upside_down, HALVES) == (0.0, 2000)
     halves = np.where(np.arange(4000) < 1000, NEITHER, HALVES)

@@ -59,7 +59,7 @@ def plan_of(batch: int, compiler: Compiler, chip: Chip = CHIP) -> list[tpu_fit.C
     return tpu_fit.compute_plans(dataclasses.replace(STEP, batch=batch), chip, compiler)
 
 
-def test_what_is_counted_by_formula():
+def test_sizes_and_flops_by_formula():
     assert STEP.parameters == PARAMETERS
     assert STEP.fixed_bytes == 16 * PARAMETERS
     assert CompiledSize(1, 20, 300, 9.0).total == 321
@@ -304,7 +304,7 @@ def test_verdicts(home, capsys):
     assert check(compiler, "precision=auto", batch=320, topology="v6e") == 0
 
 
-def test_what_no_batch_makes_fit_is_not_compiled(home, capsys):
+def test_a_model_that_no_batch_makes_fit_is_not_compiled(home, capsys):
     """BERT-xlarge: 16 bytes for each of 1.28 billion parameters are more than 16.9 GB."""
     compiler = Compiler()
     assert check(compiler, preset="bert-xlarge") == tpu_check.DOES_NOT_FIT
@@ -416,7 +416,7 @@ def tpu_check_run(*arguments: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("generation", CHIPS)
-def test_what_a_chip_has(generation):
+def test_the_compiler_grants_the_memory_of_the_table(generation):
     pytest.importorskip("libtpu", reason="libtpu is absent: the extra pjrt-tpu")
     import jax
 

@@ -65,7 +65,7 @@ def test_failure_leaves_what_was_there(tmp_path):
     assert os.listdir(tmp_path) == ["there"]
 
 
-def test_what_a_killed_process_left_is_cleared(tmp_path):
+def test_leftovers_of_a_killed_process_are_cleared(tmp_path):
     code = (
         "import os, sys\n"
         "from albert_tf.runtime.files import outputs\n"
@@ -151,7 +151,7 @@ def test_a_process_at_work_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
-def test_what_was_not_made_here_is_kept(tmp_path, kind):
+def test_files_of_others_are_kept(tmp_path, kind):
     there = tmp_path / ("new" + outputs.SUFFIX)
     if kind == "folder":
         there.mkdir()
@@ -259,7 +259,7 @@ def test_where_a_file_can_be_written(tmp_path):
         (b'"' + b"x" * 5000 + b'"', r"JSON object. Received: 'x{99}\.\.\.\.$"),
     ],
 )
-def test_what_is_no_json_object_is_refused_in_one_line(tmp_path, content, words):
+def test_a_file_without_a_json_object_is_refused_in_one_line(tmp_path, content, words):
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(InputError, match=words):
         outputs.read_json(str(tmp_path / "a.json"))

@@ -120,7 +120,7 @@ def test_a_glob_in_a_folder_whose_name_is_like_one(tmp_path: pathlib.Path):
     assert len(paths.matching(f"{tmp_path}/c*/*/*")) == 2
 
 
-def test_what_matches_and_is_no_file_is_noted(tmp_path: pathlib.Path, capsys):
+def test_a_match_that_is_no_file_is_noted(tmp_path: pathlib.Path, capsys):
     (tmp_path / "b").touch()
     assert paths.files_matching(f"{tmp_path}/*", "--x") == [str(tmp_path / "b")]
     assert not capsys.readouterr().err

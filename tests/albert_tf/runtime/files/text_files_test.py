@@ -281,7 +281,7 @@ def test_a_few_nul_bytes_are_text(tmp_path):
     assert text_of(str(path)) == "One\0 and\0 two.\n"
 
 
-def test_what_is_no_file_is_named_and_never_waited_for(tmp_path, monkeypatch):
+def test_a_path_that_is_no_file_is_named_and_never_waited_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     os.mkdir("folder")
@@ -352,7 +352,7 @@ def test_every_cr_ends_a_line_of_text(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [suffix for suffix in COMPRESSED if suffix != ".zip"])
-def test_what_may_follow_a_compressed_text(tmp_path, suffix):
+def test_only_zeros_or_another_stream_may_follow_a_compressed_text(tmp_path, suffix):
     whole = COMPRESSED[suffix](b"One\n" * 999)
     path = tmp_path / f"a.txt{suffix}"
     for more in (b"\0" * 4000, whole, b"\0" * 512 + whole):
@@ -383,7 +383,7 @@ def test_suffixes_in_upper_case(tmp_path, suffix):
     assert format_of(str(path)) == ".txt" and without_suffix(str(path)) == f"{tmp_path}/X.TXT"
 
 
-def test_what_is_packed_twice_is_named(tmp_path):
+def test_an_archive_in_an_archive_is_named(tmp_path):
     (tmp_path / "a.zip").write_bytes(zipped(**{"b.ZIP": zipped(**{"c.txt": "C"})}))
     with pytest.raises(InputError) as error:
         [file.require_text() for file in files_of(str(tmp_path / "a.zip"))]
