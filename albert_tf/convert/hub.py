@@ -75,13 +75,13 @@ def read(path: str, policy: MismatchPolicy, epsilons: Sequence[float] = _EPSILON
       InputError: the SavedModel is of another kind, or our model cannot reproduce its outputs.
     """
     module = _load(path)
-    found = {n: a for n, a in _weights(module, path).items() if not n.startswith(policy.ignore)}
-    config = _config_from_shapes(found, path)
+    arrays = {n: a for n, a in _weights(module, path).items() if not n.startswith(policy.ignore)}
+    config = _config_from_shapes(arrays, path)
     inputs = _batch(config)
     outputs = _outputs(module, inputs, path)
     config = config.replace(num_layers=len(outputs["encoder_outputs"]))
     naming = ALBERT if config.sharing == "all" else BERT
-    flat = {name: _without_heads(name, array) for name, array in found.items()}
+    flat = {name: _without_heads(name, array) for name, array in arrays.items()}
     weights = naming.to_ours(config, flat, policy, path)
     config = _match_numerics(config, weights, inputs, outputs, epsilons, path)
     return Bundle(config, weights, _tokenizer(module, path))
@@ -114,30 +114,30 @@ def _unsupported(path: str, reason: str) -> InputError:
 
 def _weights(module: Any, path: str) -> dict[str, np.ndarray]:
     """Return the weights of the module and its `.mlm` by name, without non-float settings."""
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for value in (*module.variables, *getattr(getattr(module, "mlm", None), "variables", ())):
         name = re.sub(r"^.*/(?=cls/predictions/)", "", value.name.partition(":")[0])
-        if value.dtype.is_floating and found.setdefault(name, value) is not value:
+        if value.dtype.is_floating and variables.setdefault(name, value) is not value:
             raise _unsupported(path, f"two of its weights are named {name}")
-    return {name: value.numpy() for name, value in found.items()}
+    return {name: value.numpy() for name, value in variables.items()}
 
 
-def _config_from_shapes(found: Weights, path: str) -> AlbertConfig:
+def _config_from_shapes(arrays: Weights, path: str) -> AlbertConfig:
     """Infer the configuration, except the number of layers, from the weights' shapes."""
-    is_bert = any(name.startswith("transformer/layer_") for name in found)
+    is_bert = any(name.startswith("transformer/layer_") for name in arrays)
     layer = "transformer/layer_0" if is_bert else "transformer"
     query, inner = f"{layer}/self_attention/query/kernel", f"{layer}/intermediate/kernel"
     ranks = {_WORDS: 2, _POSITIONS: 2, _TYPES: 2, query: 3, inner: 2}
-    if wrong := [n for n, rank in ranks.items() if n not in found or found[n].ndim != rank]:
+    if wrong := [n for n, rank in ranks.items() if n not in arrays or arrays[n].ndim != rank]:
         raise _unsupported(path, f"its weights include no {', no '.join(wrong)} of the usual rank")
     return AlbertConfig(
-        vocab_size=found[_WORDS].shape[0],
-        embedding_size=found[_WORDS].shape[1],
-        hidden_size=found[query].shape[0],
-        num_heads=found[query].shape[1],
-        intermediate_size=found[inner].shape[1],
-        max_positions=found[_POSITIONS].shape[0],
-        type_vocab_size=found[_TYPES].shape[0],
+        vocab_size=arrays[_WORDS].shape[0],
+        embedding_size=arrays[_WORDS].shape[1],
+        hidden_size=arrays[query].shape[0],
+        num_heads=arrays[query].shape[1],
+        intermediate_size=arrays[inner].shape[1],
+        max_positions=arrays[_POSITIONS].shape[0],
+        type_vocab_size=arrays[_TYPES].shape[0],
         sharing="none" if is_bert else "all",
     )
 
@@ -198,14 +198,16 @@ def _match_numerics(
     """Return `config` with the activation and epsilons that reproduce the module's outputs."""
 
     def nearest(choices: Iterable[AlbertConfig], names: tuple[str, ...]) -> AlbertConfig:
-        theirs, found = {name: outputs[name] for name in names}, {}
+        expected, differences = {name: outputs[name] for name in names}, {}
         for choice in choices:
-            found[choice] = _max_difference(choice, weights, inputs, theirs)
-            if found[choice] <= _EXACT:
+            differences[choice] = _max_difference(choice, weights, inputs, expected)
+            if differences[choice] <= _EXACT:
                 break
-        best = min(found, key=found.__getitem__)
-        if not found[best] <= TOLERANCE:  # also rejects NaN
-            reason = f"our model's {', '.join(names)} differ from its own by {found[best]:.2g}"
+        best = min(differences, key=differences.__getitem__)
+        if not differences[best] <= TOLERANCE:  # also rejects NaN
+            reason = (
+                f"our model's {', '.join(names)} differ from its own by {differences[best]:.2g}"
+            )
             raise _unsupported(path, f"{reason} at best, more than {TOLERANCE}")
         return best
 
@@ -219,15 +221,15 @@ def _match_numerics(
 
 
 def _max_difference(
-    config: AlbertConfig, weights: Weights, inputs: Batch, theirs: Mapping[str, Any]
+    config: AlbertConfig, weights: Weights, inputs: Batch, expected: Mapping[str, Any]
 ) -> float:
-    """Return the largest difference between our outputs and `theirs`, ignoring padding."""
+    """Return the largest difference between our outputs and `expected`, ignoring padding."""
     model = AlbertPretrainer(config).create_weights()
     for name, value in weights.items():
         variable(model, name).assign(value)
     ours, is_real = model(inputs), inputs["input_mask"].numpy()[..., np.newaxis]
     gaps = []
-    for name, value in theirs.items():
+    for name, value in expected.items():
         left, right = np.asarray(ours[name]), np.asarray(value)
         if left.shape != right.shape:
             return np.inf

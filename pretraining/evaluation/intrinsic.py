@@ -114,8 +114,8 @@ class Evaluator:
         repeat those of `trained_with`. Metrics that cannot be computed are absent, and `notes`
         gives the reasons.
         """
-        own = self._trained_with
-        result: dict[str, Any] = {"trained_with": own.name, "notes": list(self._notes)}
+        trained = self._trained_with
+        result: dict[str, Any] = {"trained_with": trained.name, "notes": list(self._notes)}
         for objective in self._batches:
             name, chance = objective.name, _chance(self._manifest, objective)
             rows, documents, targets, probes = self._pass(objective, advance)
@@ -125,22 +125,22 @@ class Evaluator:
                 of_all = targets[: len(KINDS)].sum(0)
                 result["baseline/mlm"] = float(of_all.max() / of_all.sum())
                 result |= self._mlm_figures(rows, documents, targets)
-            if rows[PAIR].any() and own.is_trained and objective.head == own.head:
+            if rows[PAIR].any() and trained.is_trained and objective.head == trained.head:
                 loss, correct, count = rows[PAIR].T
                 result[f"loss/{name}"] = float(loss.sum() / count.sum())
-                found = estimate(correct, count, documents)
-                result |= _figures(f"accuracy/{name}", found, chance)
-            for kind, found in probes.items():
-                result |= _figures(f"{kind}/{name}", found, chance)
+                score = estimate(correct, count, documents)
+                result |= _figures(f"accuracy/{name}", score, chance)
+            for kind, score in probes.items():
+                result |= _figures(f"{kind}/{name}", score, chance)
             if self._probes and objective.is_trained and "probe" not in probes:
                 result["notes"].append(
                     f"no {name.upper()} probe: too few pairs or documents, or outputs that are not "
                     "finite."
                 )
-        result[f"baseline/{own.head.name}"] = _chance(self._manifest, own)
+        result[f"baseline/{trained.head.name}"] = _chance(self._manifest, trained)
         for kind in ("loss", "accuracy", "standard_error", "count", "verdict"):
-            if f"{kind}/{own.name}" in result:
-                result[f"{kind}/{own.head.name}"] = result[f"{kind}/{own.name}"]
+            if f"{kind}/{trained.name}" in result:
+                result[f"{kind}/{trained.head.name}"] = result[f"{kind}/{trained.name}"]
         return result
 
     def _mlm_figures(
@@ -156,9 +156,9 @@ class Evaluator:
             loss, correct, count = rows[kind].T
             if self._trained_only or not count.any():
                 continue
-            found = estimate(correct, count, documents)
-            values = {"loss": float(loss.sum()) / found.count, "accuracy": found.share}
-            values |= {"standard_error": found.error, "count": found.count}
+            score = estimate(correct, count, documents)
+            values = {"loss": float(loss.sum()) / score.count, "accuracy": score.share}
+            values |= {"standard_error": score.error, "count": score.count}
             if self._tokenizer:
                 values["bits_per_character"] = self._bits(loss, pieces)
             figures |= {f"{kind}/{name}": value for name, value in values.items()}
@@ -197,8 +197,8 @@ class Evaluator:
         every = np.concatenate(rows).astype(np.float64)
         columns = dict(zip((*self._rows, PAIR), np.moveaxis(every, 1, 0), strict=True))
         scores = {kind: probe.score() for kind, probe in probes.items()}
-        found = {kind: score for kind, score in scores.items() if score}
-        return columns, np.concatenate(documents), targets, found
+        known = {kind: score for kind, score in scores.items() if score}
+        return columns, np.concatenate(documents), targets, known
 
 
 def evaluate(
@@ -245,16 +245,16 @@ def _forward(
     def of_replica(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         replica = tf.distribute.get_replica_context()
 
-        def own(value: tf.Tensor) -> tf.Tensor:
+        def of_this(value: tf.Tensor) -> tf.Tensor:
             return tf.gather(split_batch(value, replicas), replica.replica_id_in_sync_group)
 
-        split = split_batch({name: own(value) for name, value in batch.items()}, parts)
+        split = split_batch({name: of_this(value) for name, value in batch.items()}, parts)
         results = parallel_parts(
             lambda part: of_part({name: value[part] for name, value in split.items()}),
             parts,
             like,
         )
-        sums, pooled = (tf.concat(each, 0) for each in zip(*results, strict=True))
+        sums, pooled = (tf.concat(values, 0) for values in zip(*results, strict=True))
         return replica.all_gather(sums, 0), replica.all_gather(pooled, 0)
 
     def of_part(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
@@ -310,15 +310,15 @@ def _chance(manifest: Manifest, objective: PairObjective) -> float:
     return max(share, 1 - share)
 
 
-def _figures(name: str, found: Estimate, chance: float | None = None) -> dict[str, float | str]:
+def _figures(name: str, score: Estimate, chance: float | None = None) -> dict[str, float | str]:
     """Return an accuracy with its standard error, count and, if `chance` is given, verdict."""
     kind, what = name.split("/")
     key = f"{kind}_{what}" if kind in PROBES else what
     figures: dict[str, float | str] = {
-        name: found.share,
-        f"standard_error/{key}": found.error,
-        f"count/{key}": found.count,
+        name: score.share,
+        f"standard_error/{key}": score.error,
+        f"count/{key}": score.count,
     }
     if chance is not None:
-        figures[f"verdict/{key}"] = above_chance(found, chance)
+        figures[f"verdict/{key}"] = above_chance(score, chance)
     return figures

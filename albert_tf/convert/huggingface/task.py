@@ -20,7 +20,7 @@ from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
 SECTION = "albert_tf_task"
 # kind -> its class
 CLASSES = {name: kind.transformers for name, kind in KINDS.items() if kind.transformers}
-HEADS = (*dict.fromkeys(f"{each.layer}." for each in CLASSES.values()),)  # weights' prefixes
+HEADS = (*dict.fromkeys(f"{head.layer}." for head in CLASSES.values()),)  # weights' prefixes
 _WITHOUT_HEAD = "drop its head with --ignore=head --allow_missing=mlm_head,pair_head."
 
 
@@ -36,16 +36,16 @@ def check(task: TaskSettings | None) -> list[str]:
     """
     if task is None:
         return []
-    if (found := CLASSES.get(task.kind)) is None:
+    if (head := CLASSES.get(task.kind)) is None:
         raise InputError(
             f"transformers only has classes for the kinds {', '.join(CLASSES)}. Received: a run of "
             f"kind {task.kind!r}. Serve it with albert_tf.export, or {_WITHOUT_HEAD}"
         )
-    if refusal := found.refusal(task):
+    if refusal := head.refusal(task):
         raise InputError(f"{refusal}, or {_WITHOUT_HEAD}")
-    if not found.has_pooler:
+    if not head.has_pooler:
         return [
-            f"{found.architecture} has no pooler, so yours is dropped. It does not affect the "
+            f"{head.architecture} has no pooler, so yours is dropped. It does not affect the "
             "answers."
         ]
     return []
@@ -53,16 +53,16 @@ def check(task: TaskSettings | None) -> list[str]:
 
 def to_json(task: TaskSettings) -> dict[str, Any]:
     """Return the keys of their config.json that describe a task."""
-    found = CLASSES[task.kind]
+    head = CLASSES[task.kind]
     values: dict[str, Any] = {
-        "architectures": [found.architecture],
+        "architectures": [head.architecture],
         "classifier_dropout_prob": task.dropout,
         SECTION: settings.to_dict(task),
     }
-    if found.label_counts:
-        values |= _labels_to_json(found.labels(task))
-    if found.problem_type:
-        values["problem_type"] = found.problem_type
+    if head.label_counts:
+        values |= _labels_to_json(head.labels(task))
+    if head.problem_type:
+        values["problem_type"] = head.problem_type
     return values
 
 
@@ -98,7 +98,7 @@ def read(
     """
     names = values.get("architectures")
     architecture = str(names[0]) if isinstance(names, list) and names else ""
-    of_class = [name for name, each in CLASSES.items() if each.architecture == architecture]
+    of_class = [name for name, head in CLASSES.items() if head.architecture == architecture]
     if not of_class or any(map(policy.ignores, (HEAD, *HEADS))):
         return None, ()
     has_labels = bool(CLASSES[of_class[0]].label_counts)
@@ -106,20 +106,20 @@ def read(
     kind = of_class[0]
     if CLASSES[kind].problem_type:
         kind = _kind_of_problem(of_class, values.get("problem_type"), labels, source)
-    theirs = {"dropout": values.get("classifier_dropout_prob", 0.1)}
+    stated = {"dropout": values.get("classifier_dropout_prob", 0.1)}
     if has_labels:
-        theirs |= _settings_of_labels(CLASSES[kind], labels, source)
-    written = _written(values.get(SECTION), KINDS[kind], theirs)
-    task: Any = settings.from_dict(KINDS[kind].settings, {**written, **theirs}, f"{source}: task.")
+        stated |= _settings_of_labels(CLASSES[kind], labels, source)
+    written = _written(values.get(SECTION), KINDS[kind], stated)
+    task: Any = settings.from_dict(KINDS[kind].settings, {**written, **stated}, f"{source}: task.")
     task = dataclasses.replace(task, **task.limits(config.max_positions))
     return task, tuple(k for k in CLASSES[kind].open_settings if k not in written)
 
 
-def _written(section: Any, kind: Kind, theirs: Mapping[str, Any]) -> Mapping[str, Any]:
+def _written(section: Any, kind: Kind, stated: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the settings that we wrote, unless they are of another kind or of other labels."""
     if not isinstance(section, Mapping) or section.get("kind") != kind.name:
         return {}
-    labels = list(theirs.get("labels", ()))
+    labels = list(stated.get("labels", ()))
 
     def is_of_labels(value: Any) -> bool:
         is_same = section.get("labels") == labels
@@ -130,10 +130,10 @@ def _written(section: Any, kind: Kind, theirs: Mapping[str, Any]) -> Mapping[str
 
 
 def _settings_of_labels(
-    found: TransformersHead, labels: tuple[str, ...], source: str
+    head: TransformersHead, labels: tuple[str, ...], source: str
 ) -> dict[str, Any]:
     try:
-        return found.settings_of(labels)
+        return head.settings_of(labels)
     except ValueError as error:
         raise InputError(
             f"{source!r}: `id2label` must be {error}. Received: {', '.join(labels)}. To read only "
@@ -148,15 +148,15 @@ def in_our_order(
 
     `run_ner.py` of transformers sorts its tags: all B before all I, and O last.
     """
-    found = _class_of(task)
-    if task is None or found is None or not found.label_counts:
+    head = _class_of(task)
+    if task is None or head is None or not head.label_counts:
         return tensors
-    theirs, ours = _labels(values, source), found.labels(task)
-    if {*theirs} != {*ours}:  # a number's label has any name
+    labels, ours = _labels(values, source), head.labels(task)
+    if {*labels} != {*ours}:  # a number's label has any name
         return tensors
-    rows, ordered = [theirs.index(label) for label in ours], dict(tensors)
-    for name in (f"{found.layer}.weight", f"{found.layer}.bias"):
-        if name in ordered and len(ordered[name]) == len(theirs):
+    rows, ordered = [labels.index(label) for label in ours], dict(tensors)
+    for name in (f"{head.layer}.weight", f"{head.layer}.bias"):
+        if name in ordered and len(ordered[name]) == len(labels):
             ordered[name] = ordered[name][rows]
     return ordered
 
@@ -168,8 +168,8 @@ def _kind_of_problem(
     if problem_type is None:  # the rule that transformers applies in training
         problem_type = "regression" if len(labels) == 1 else "single_label_classification"
     for kind in kinds:
-        found = CLASSES[kind]
-        if found.problem_type == problem_type and len(labels) in found.label_counts:
+        head = CLASSES[kind]
+        if head.problem_type == problem_type and len(labels) in head.label_counts:
             return kind
     *possible, last = (
         f"{CLASSES[kind].problem_type} with {_shown(CLASSES[kind].label_counts)}" for kind in kinds
@@ -212,22 +212,22 @@ def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
 
 def mismatch_policy(policy: MismatchPolicy, task: TaskSettings | None) -> MismatchPolicy:
     """Return `policy`, which also allows a pooler to be missing that the kind does not use."""
-    found = _class_of(task)
-    if found is None or found.has_pooler:
+    head = _class_of(task)
+    if head is None or head.has_pooler:
         return policy
     return dataclasses.replace(policy, allow_missing=(*policy.allow_missing, "pooler"))
 
 
 def from_ours(weights: Weights, task: TaskSettings | None) -> Weights:
     """Return our weights for their class, without a pooler if it has none."""
-    if (found := _class_of(task)) is None:
+    if (head := _class_of(task)) is None:
         return weights
-    if not found.has_pooler:
+    if not head.has_pooler:
         weights = {n: v for n, v in weights.items() if not n.startswith(OPTIONAL["pooler"])}
-    return found.to_theirs(weights, task)
+    return head.to_theirs(weights, task)
 
 
 def to_ours(weights: Weights, task: TaskSettings | None) -> Weights:
     """Invert `from_ours`."""
-    found = _class_of(task)
-    return weights if found is None else found.to_ours(weights, task)
+    head = _class_of(task)
+    return weights if head is None else head.to_ours(weights, task)

@@ -45,14 +45,14 @@ class EmbeddingData(Dataset):
         train, dev = with_dev(source, self.examples(source, "train"), parts)
         train = limited(source, train)
         task = _section_of(train)
-        found = {name: self.measured(examples) for name, examples in dev.items()}
-        return Data(task, train, found, _SIMCSE if task.loss == "simcse" else {})
+        measured = {name: self.measured(examples) for name, examples in dev.items()}
+        return Data(task, train, measured, _SIMCSE if task.loss == "simcse" else {})
 
     def read_part(self, source: Source, part: str, task: Any) -> Sequence[TextExample]:
         """Read the examples of a part; of the training part as they are trained on."""
         require_section(self.name, task, kind="embedding")
         examples = self.examples(source, part)
-        are_texts = all(each.second is None for each in examples)
+        are_texts = all(example.second is None for example in examples)
         return examples if part == "train" or are_texts else self.measured(examples)
 
     def examples(self, source: Source, part: str) -> Sequence[TextExample]:
@@ -81,14 +81,14 @@ class EmbeddingData(Dataset):
         Raises:
           InputError: they are scored pairs, or single texts.
         """
-        if all(isinstance(each, SearchExample) for each in examples):
+        if all(isinstance(example, SearchExample) for example in examples):
             return examples
-        if any(each.second is None for each in examples):
+        if any(example.second is None for example in examples):
             raise InputError(
                 f"--task={self.name}: a dev part must hold pairs, with which vectors are scored. "
                 "Received: single texts. Add pairs, or a folder in BEIR's layout."
             )
-        if any(each.label is not None for each in examples):
+        if any(example.label is not None for example in examples):
             raise InputError(
                 f"--task={self.name}: a dev part must hold pairs without scores. Received: scored "
                 "pairs. Pass --task=sts, whose metrics are those of scored pairs."
@@ -97,9 +97,11 @@ class EmbeddingData(Dataset):
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
         """Return the metrics of the rankings."""
-        rankings = [[name for name, _ in each["ranking"]] for each in predictions]
+        rankings = [[name for name, _ in prediction["ranking"]] for prediction in predictions]
         metrics.require_known(examples)
-        return ranking_metrics.score_rankings(rankings, [dict(each.label) for each in examples])
+        return ranking_metrics.score_rankings(
+            rankings, [dict(example.label) for example in examples]
+        )
 
     def answer(self, prediction: Prediction) -> str:
         """Return the id of the first document."""
@@ -122,7 +124,7 @@ class Similarity(EmbeddingData):
         Raises:
           InputError: they are not.
         """
-        if any(each.label is None or each.second is None for each in examples):
+        if any(example.label is None or example.second is None for example in examples):
             raise InputError(
                 "--task=sts: a dev part must hold pairs with scores. Received: examples without. "
                 "Add the column score, or pass --task=embedding."
@@ -153,7 +155,7 @@ def training_pairs(source: Source) -> tuple[Sequence[TextExample], Sequence[str]
         searches = beir.read_searches(folder, "train")
         return _pairs_of(searches), searches[0].corpus.texts
     pairs = EmbeddingData().examples(source, "train")
-    if any(each.second is None or each.label is not None for each in pairs):
+    if any(pair.second is None or pair.label is not None for pair in pairs):
         raise InputError(
             f"--data_dir={folder} must hold pairs without scores. Received: "
             f"{'single texts' if pairs[0].second is None else 'scored pairs'}."
@@ -171,7 +173,7 @@ def _section_of(train: Sequence[TextExample]) -> EmbeddingSettings:
         return EmbeddingSettings(loss="teacher_cosine", projection=width)
     if first.label is None:
         return EmbeddingSettings()
-    scores = [each.label for each in train]
+    scores = [example.label for example in train]
     if min(scores) == max(scores):
         raise InputError(
             f"The training pairs must have different scores. Received: only {scores[0]:.4g}."
@@ -181,15 +183,15 @@ def _section_of(train: Sequence[TextExample]) -> EmbeddingSettings:
 
 def _search_of(examples: Sequence[TextExample]) -> list[SearchExample]:
     """Return the searches in pairs: a query for each different first text."""
-    documents = dict.fromkeys(text for each in examples for text in each.texts[1:])
+    documents = dict.fromkeys(text for example in examples for text in example.texts[1:])
     ids = {text: str(number) for number, text in enumerate(documents, 1)}
     corpus = Corpus(tuple(ids.values()), tuple(ids))
     relevant: dict[str, dict[str, float]] = {}
-    for each in examples:
-        relevant.setdefault(each.first, {})[ids[str(each.second)]] = 1.0
+    for example in examples:
+        relevant.setdefault(example.first, {})[ids[str(example.second)]] = 1.0
     return [
-        SearchExample(query, label=tuple(found.items()), id=str(number), corpus=corpus)
-        for number, (query, found) in enumerate(relevant.items(), 1)
+        SearchExample(query, label=tuple(grades.items()), id=str(number), corpus=corpus)
+        for number, (query, grades) in enumerate(relevant.items(), 1)
     ]
 
 
@@ -198,8 +200,8 @@ def _pairs_of(searches: Sequence[SearchExample]) -> list[TextExample]:
     corpus = searches[0].corpus
     texts = dict(zip(corpus.ids, corpus.texts, strict=True))
     return [
-        ContrastExample(each.first, texts[name])
-        for each in searches
-        for name, grade in each.label or ()
+        ContrastExample(search.first, texts[name])
+        for search in searches
+        for name, grade in search.label or ()
         if grade > 0
     ]
