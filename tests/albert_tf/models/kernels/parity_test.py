@@ -121,6 +121,7 @@ def test_bfloat16_is_as_exact_as_plain(variant, kernels):
     assert error(kernels) <= 1.5 * error("plain") < 1.5 * 24 * 2**-9 * scale
 
 
+@pytest.mark.slow_parameters(*(set(VARIANTS) - {"post-learned-plain", "pre-rotary-gated"}))
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_outside_training_layers_in_a_loop(variant):
     """Layers with the same weights are one loop, with the outputs of the last layer."""
