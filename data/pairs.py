@@ -29,7 +29,7 @@ class PairsOptions(commands.CommandOptions):
     """The command line of `data.pairs`."""
 
     corpus: str = commands.option("the corpus, e.g. text:'corpus/*.txt'", path=True)
-    output: str = commands.option("the file of JSON lines to write", path=True)
+    output: str = commands.option("the file of JSON lines to write, may end in .gz", path=True)
     kind: Annotated[str, one_of(*KINDS)] = commands.option(", ".join(KINDS), "neighbors")
     max_words: Annotated[int, at_least(2)] = commands.option("the most words of a passage", 64)
     min_words: Annotated[int, POSITIVE] = commands.option(
@@ -64,7 +64,7 @@ def main(options: PairsOptions) -> None:
         next(pairs, None)
         print(f"{options.corpus} can be read; {len(excluded):,} sentences are excluded")
         return
-    with outputs.new_file(options.output) as partial, open(partial, "w", encoding="utf-8") as file:
+    with outputs.new_text(options.output) as file:
         with Progress("pairs", options.max_pairs) as progress:
             for first, second in pairs:
                 row = {"text_a": first, "text_b": second}

@@ -4,20 +4,23 @@ r"""Store a teacher's vectors of the training texts of embeddings, in DATA_DIR/t
     python -m finetuning.train --task=embedding --data_dir=texts --init=albert-mini-en \
         --run_dir=runs/small
 
---teacher is whatever `albert_tf.load_embedder` takes, or a folder of sentence-transformers (which
-must be installed). The vectors are float16 and mapped from their file, so that millions do not fill
-the memory. If the command is interrupted, run it again: it continues after the last complete chunk.
+--teacher is one of: whatever `albert_tf.load_embedder` takes; another SavedModel with a signature
+that takes strings and returns one matrix; an ONNX model with its tokenizer.json, or a folder of
+sentence-transformers with onnx/model.onnx (with the packages onnxruntime and tokenizers); any other
+folder of sentence-transformers, which must be installed.
+
+The vectors are float16 and mapped from their file, so that millions do not fill the memory. If the
+command is interrupted, run it again: it continues after the last complete chunk.
 """
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
 
-import albert_tf
-from albert_tf.runtime import commands, pretrained
+from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
@@ -25,10 +28,10 @@ from albert_tf.training.progress import Progress
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.embeddings.embedding_data import EmbeddingData
 from finetuning.datasets.embeddings.teacher_vectors import TEXTS, VECTORS, digest_of
+from finetuning.datasets.embeddings.teachers import Teacher, load_teacher
 
 CHUNK = 4096  # texts between two points from which the command can continue
 _DONE = f"{outputs.MARK}_done"
-Teacher = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors [N, D]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +65,7 @@ def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
             "pairs."
         )
     texts = [each.first for each in examples]
-    teacher = _teacher(options)
+    teacher = load_teacher(options.teacher, options.batch_size, options.prompt)
     width = teacher(texts[:1]).shape[1]
     if options.dry_run:
         print(f"{len(texts):,} texts, vectors of width {width}")
@@ -100,28 +103,6 @@ def _store(teacher: Teacher, texts: Sequence[str], width: int, folder: str, chun
             vectors.flush()
             outputs.write_bytes(done_path, str(begin + len(rows)).encode())
             progress.advance(len(rows))
-
-
-def _teacher(options: EmbedOptions) -> Teacher:
-    path = pretrained.locate(options.teacher)
-    if not os.path.isfile(os.path.join(path, "modules.json")):
-        embedder = albert_tf.load_embedder(path)
-        return lambda texts: embedder(
-            texts, options.batch_size, options.prompt, show_progress_bar=False
-        )
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ModuleNotFoundError:
-        raise InputError(
-            f"--teacher={path} is a folder of sentence-transformers, which needs this package. Run "
-            "pip install sentence-transformers."
-        ) from None
-    model = SentenceTransformer(path)
-    return lambda texts: model.encode(
-        [options.prompt + text for text in texts],
-        batch_size=options.batch_size,
-        show_progress_bar=False,
-    )
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class MineOptions(commands.CommandOptions):
     """The command line of `finetuning.mine`."""
 
     data_dir: str = commands.option("the folder of the training pairs", path=True)
-    output: str = commands.option("the file of JSON lines to write", path=True)
+    output: str = commands.option("the file of JSON lines to write, may end in .gz", path=True)
     by: Annotated[str, one_of(_BM25, _MODEL, f"{_BM25},{_MODEL}")] = commands.option(
         "what ranks the candidates: bm25, model, or bm25,model in turn", _BM25
     )
@@ -104,7 +104,7 @@ def main(options: MineOptions, load: Callable[[str], Any] = albert_tf.load_embed
             f"--data_dir={options.data_dir} has no pair for which one of {len(pool.candidates):,} "
             "candidates is a negative. Pass more --candidates, or another --by or --margin."
         )
-    with outputs.new_file(options.output) as partial, open(partial, "w", encoding="utf-8") as file:
+    with outputs.new_text(options.output) as file:
         for pair, query in zip(pairs, pool.query_of, strict=True):
             first, second, *given = pair.texts
             negatives = [*given, *(pool.candidates[row] for row in mined[query])]

@@ -190,7 +190,7 @@ def _output(options: PredictOptions, kind: str) -> Iterator[PredictionWriter]:
     if path == "-":
         yield PredictionWriter(sys.stdout, kind, format)
         return
-    with outputs.new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
+    with outputs.new_text(path) as file:
         yield PredictionWriter(file, kind, format)
 
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
+from albert_tf.models.head import load_heads
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.files.paths import require_file
 from albert_tf.runtime.run_dir import RunDir
@@ -48,7 +49,7 @@ def has_heads(path: str) -> bool:
             raise InputError(f"{prefix!r} is not a readable checkpoint: {reason}") from None
     return all(
         any(name.startswith(f"model/{head}/") for name in names)
-        for head in ("mlm_head", "pair_head")
+        for head in (each.layer for each in load_heads(path))
     )
 
 

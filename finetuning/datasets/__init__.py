@@ -7,7 +7,11 @@ from finetuning.datasets.choices.multiple_choice import MultipleChoiceTable
 from finetuning.datasets.choices.race import RACE
 from finetuning.datasets.choices.swag import Swag
 from finetuning.datasets.dataset import Dataset, Reading
-from finetuning.datasets.embeddings.embedding_data import EmbeddingData, Similarity
+from finetuning.datasets.embeddings.embedding_data import (
+    EmbeddingData,
+    PairClassification,
+    Similarity,
+)
 from finetuning.datasets.glue import GLUE
 from finetuning.datasets.multi_label import MultiLabel
 from finetuning.datasets.spans.squad import SQUAD
@@ -24,7 +28,15 @@ OWN: dict[str, Dataset] = {
     "token_classification": TokenClassification(),
     "embedding": EmbeddingData(),
 }
-DATASETS: dict[str, Dataset] = {**GLUE, **SQUAD, **RACE, "swag": Swag(), "sts": Similarity(), **OWN}
+DATASETS: dict[str, Dataset] = {
+    **GLUE,
+    **SQUAD,
+    **RACE,
+    "swag": Swag(),
+    "sts": Similarity(),
+    "pair_classification": PairClassification(),
+    **OWN,
+}
 # The tasks with a training part.
 TRAINED = {name: task for name, task in DATASETS.items() if not task.trained_on}
 

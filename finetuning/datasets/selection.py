@@ -4,6 +4,7 @@ Examples are chosen by a hash of their content. The choice therefore depends nei
 the rows nor on the seed of the run.
 """
 
+import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -30,6 +31,24 @@ class InDocuments(list[Any]):
     def __init__(self, examples: Iterable[Any], documents: Sequence[int]) -> None:
         super().__init__(examples)
         self.documents = documents
+
+
+class Connected(list[TextExample]):
+    """Pairs of texts, of which `split` keeps together those that share one, also through others."""
+
+    def keys(self) -> list[str]:
+        """Return the name of each pair's group: its first text in alphabetical order."""
+        host: dict[str, str] = {}
+
+        def root(text: str) -> str:
+            while host.setdefault(text, text) != text:
+                host[text] = text = host[host[text]]
+            return text
+
+        for each in self:
+            least, other = sorted((root(each.first), root(each.second or each.first)))
+            host[other] = least
+        return [root(each.first) for each in self]
 
 
 def with_dev(
@@ -71,12 +90,16 @@ def with_dev(
             f"{_MIN_DOCUMENTS}), so the dev part has sentences of the same documents."
         )
     rest, held_out = split(train, fraction)
+    shares = isinstance(train, Connected)
     if not (rest and held_out):
         raise InputError(
             f"--dev_fraction must leave examples in both parts. Received: {fraction}, which takes "
-            f"{len(held_out):,} of {len(train):,} training examples. Pass another fraction."
+            f"{len(held_out):,} of {len(train):,} training examples. Pass another fraction"
+            + (", or a dev part: pairs that share texts stay together." if shares else ".")
         )
     whole = ", whole documents" if count >= _MIN_DOCUMENTS else ""
+    if shares:
+        whole = ", which share no text with the others"
     print(
         f"dev: {len(held_out):,} of {len(train):,} training examples{whole} "
         f"(--dev_fraction={fraction})"
@@ -125,12 +148,18 @@ def split(
     """Return the remaining examples, and about the `fraction` that is held out.
 
     Examples with the same text, pair of texts or context are in the same part; without a context,
-    those with the same question. Of at least 5 documents, about the fraction is held out, at least
-    one. The choices for different purposes are independent.
+    those with the same question. Of `Connected` pairs, those that share texts are, and more than
+    the fraction of all pairs are never held out together. Of at least 5 documents, about the
+    fraction is held out, at least one. The choices for different purposes are independent.
     """
     texts = [_text_of(example) for example in examples]
     documents = getattr(examples, "documents", ())
-    if len(set(documents)) < _MIN_DOCUMENTS:
+    if isinstance(examples, Connected):
+        keys = examples.keys()
+        most = max(1.0, fraction * len(examples))
+        small = {key for key, count in collections.Counter(keys).items() if count <= most}
+        chosen = [key in small and _draw(key, purpose) < fraction for key in keys]
+    elif len(set(documents)) < _MIN_DOCUMENTS:
         chosen = [_draw(text, purpose) < fraction for text in texts]
     else:
         held_out = _held_out(documents, texts, fraction, purpose)

@@ -2,12 +2,12 @@
 
 import csv
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files.compression import format_of
 from finetuning.datasets.dataset import Prediction
 from finetuning.kinds.registry import FINETUNING
 
@@ -21,7 +21,7 @@ def format_of_output(path: str) -> str:
     Raises:
       InputError: it stands for no format or another one.
     """
-    extension = os.path.splitext(path)[1].lower()
+    extension = format_of(path)
     if extension in _LINES:
         return FORMATS[0]
     if extension[1:] not in FORMATS:

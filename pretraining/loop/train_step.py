@@ -1,7 +1,8 @@
 """One training step: the object that `strategy.run` calls on every replica."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import tensorflow as tf
 
@@ -21,8 +22,6 @@ from albert_tf.training.step import (
 )
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import pretraining_sums
-
-Step = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
 
 MODEL_INPUTS = (*INPUTS, "masked_lm_positions")
 # A part has at least SMALLEST_PART pieces, and one piece for every PARAMETERS_PER_PIECE parameters.
@@ -58,6 +57,19 @@ def parts_of_batch(
         return 1
     smallest = max(smallest_part, model.param_count() // PARAMETERS_PER_PIECE)
     return num_parts(rows, min(at_most, rows * length // smallest))
+
+
+class Step(Protocol):
+    """Updates the weights for a batch.
+
+    Attributes:
+      results: the names of what it returns, `skipped` among them.
+    """
+
+    results: Sequence[str]
+
+    def __call__(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Return float32 scalars."""
 
 
 class TrainStep:
@@ -98,7 +110,7 @@ class TrainStep:
         self._objectives = config.objective.objectives
         self.counted = tuple(objective.weights for objective in self._objectives)
         self.sums = tuple(name for objective in self._objectives for name in objective.sums)
-        self.results = (*self.sums, "grad_norm", "skipped")
+        self.results: Sequence[str] = (*self.sums, "grad_norm", "skipped")
         # Heads without an objective have no gradient, nor has the pooler without a head; weight
         # decay must not change them.
         trained = [each.head for each in config.objective.objectives if each.is_trained]

@@ -1,5 +1,6 @@
 """`data.pairs`: neighbors, crops and headings of a small corpus, and what is left out."""
 
+import gzip
 import json
 import pathlib
 
@@ -64,6 +65,16 @@ def test_sentences_of_a_test_set_are_dropped(corpus, tmp_path, capsys):
     assert found[0] == ("One two three.", "Eight nine.")
     assert "1 sentences dropped that are in --exclude" in capsys.readouterr().out
     assert len(pairs_of(corpus, tmp_path / "out", max_words=4, min_words=1, max_pairs=1)) == 1
+
+
+def test_a_compressed_file(corpus, tmp_path):
+    plain, packed = tmp_path / "a", tmp_path / "a.jsonl.gz"
+    for path in (plain, packed, packed):
+        main(PairsOptions(corpus, str(path), max_words=7, min_words=3))
+    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.txt", "1.txt", "a", "a.jsonl.gz"]
+    with pytest.raises(InputError, match="--output can be compressed as .gz only. .*a.jsonl.xz"):
+        main(PairsOptions(corpus, str(tmp_path / "a.jsonl.xz")))
 
 
 def test_refused_options_and_a_dry_run_leave_nothing(corpus, tmp_path, capsys):

@@ -114,6 +114,9 @@ def test_a_run_searches_and_scores_pairs_of_other_files(folder, start, tmp_path,
     predict.main(predict.PredictOptions(**asked | {"part": "dev", "task": "sts"}))
     assert "sts dev: spearman" in capsys.readouterr().err
     assert {*json.loads(out.read_text().splitlines()[0])} == {"score"}
+    (other / "dev.tsv").write_text(DATA["cosine"].replace("\t2\n", "\t1\n"))
+    predict.main(predict.PredictOptions(**asked | {"part": "dev", "task": "pair_classification"}))
+    assert "pair_classification dev: average_precision" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("folder", ["in_batch", "simcse"], indirect=True)

@@ -1,5 +1,6 @@
 """`finetuning.mine`: hard negatives by BM25 and by a model, in a file that is trained on."""
 
+import gzip
 import json
 import math
 import pathlib
@@ -69,6 +70,15 @@ def test_by_words(tmp_path, capsys):
     main(MineOptions(options.data_dir, options.output, negatives=1))
     assert rows_of(options)[0] == [*first[:2], ["apple pie"]]
     assert "2 pairs have 1 mined negatives" in capsys.readouterr().out
+
+
+def test_a_compressed_file_is_trained_on(tmp_path):
+    plain, packed = options_of(tmp_path), tmp_path / "mined" / "train.jsonl.gz"
+    main(plain)
+    main(options_of(tmp_path, output=str(packed)))
+    assert gzip.decompress(packed.read_bytes()) == pathlib.Path(plain.output).read_bytes()
+    pathlib.Path(plain.output).unlink()
+    assert len(DATASETS["embedding"].examples(Source(str(packed.parent)), "train")) == 5
 
 
 NUMBERED = "query\tpassage\tnegative\na b\tb 80\told 10\nc\td 60\t\n"

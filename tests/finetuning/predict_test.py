@@ -274,6 +274,7 @@ def test_ids_of_some_examples(format: str, mark: str):
         ("a.csv", "csv"),
         ("a.CSV", "csv"),
         ("a.tsv", "tsv"),
+        ("a.csv.gz", "csv"),
         *(
             (name, "jsonl")
             for name in ("-", "a/b.c/d", "a.ndjson", "a.log", "a.txt", "a.json", "a.jsonl")
@@ -284,7 +285,7 @@ def test_the_format_follows_the_name(name: str, format: str):
     assert format_of_output(name) == format
 
 
-@pytest.mark.parametrize("name", ["out.xlsx", "out.csv.gz", "out.Parquet", "out.csv2"])
+@pytest.mark.parametrize("name", ["out.xlsx", "out.Parquet", "out.csv2"])
 def test_a_name_of_another_format_is_refused(tmp_path: pathlib.Path, name: str):
     with pytest.raises(
         InputError, match=r"--output must end in \.jsonl, \.tsv, \.csv\. .*--format"

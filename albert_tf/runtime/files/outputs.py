@@ -3,6 +3,8 @@
 import contextlib
 import errno
 import fcntl
+import gzip
+import io
 import json
 import os
 import shutil
@@ -10,10 +12,13 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
+from albert_tf.runtime.files.compression import is_compressed
 from albert_tf.runtime.files.json_text import json_object
 
+GZIP = ".gz"  # the only compression of what is written
 SUFFIX = ".incomplete"
 MARK = ".albert_tf"  # a file in a folder that this project is writing, locked by its process
+_LEVEL = 6  # gzip's own default; Python's, 9, takes several times as long
 
 
 @contextlib.contextmanager
@@ -155,8 +160,14 @@ def require_file(path: str, flag: str) -> None:
     """Check that a file can be written at `path`, whose folder must exist.
 
     Raises:
-      InputError: `path` is a URL or a folder, or its folder does not exist or cannot be written.
+      InputError: `path` is a URL or a folder, has the name of a compression other than .gz, or its
+        folder does not exist or cannot be written.
     """
+    if is_compressed(path) and not path.lower().endswith(GZIP):
+        raise InputError(
+            f"{flag} can be compressed as {GZIP} only. Received: {path!r}. Name it {GZIP}, or "
+            "without a compression."
+        )
     folder = os.path.dirname(os.path.abspath(path)) if path else ""
     if "://" in path or not os.path.isdir(folder):
         raise InputError(
@@ -211,6 +222,25 @@ def new_file(path: str) -> Iterator[str]:
             os.remove(partial)
 
 
+@contextlib.contextmanager
+def new_text(path: str) -> Iterator[IO[str]]:
+    """Yield a file to write UTF-8 text to, which gets its name as with `new_file`.
+
+    It is compressed if its name ends in .gz; the same text always gives the same bytes.
+    """
+    with new_file(path) as partial:
+        if not path.lower().endswith(GZIP):
+            with open(partial, "w", encoding="utf-8") as file:
+                yield file
+            return
+        with (
+            open(partial, "wb") as raw,
+            gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packed,
+            io.TextIOWrapper(packed, "utf-8") as file,
+        ):
+            yield file
+
+
 def write_bytes(path: str, content: bytes) -> None:
     """Write a file atomically: `path` holds either the old content or all of the new."""
     with new_file(path) as partial, open(partial, "wb") as file:
@@ -237,6 +267,6 @@ def read_json(path: str, allow_nan: bool = False) -> dict[str, Any]:
 
 def write_json(path: str, values: Any) -> None:
     """Write JSON atomically: `path` holds either the old content or all of the new."""
-    with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
+    with new_text(path) as file:
         json.dump(values, file, indent=1)
         file.write("\n")

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,24 +73,37 @@ class Embedder:
             raise InputError(f"`batch_size` must be positive. Received: {batch_size}.")
         if not texts:
             return np.zeros([0, self.dimension], np.float32)
-        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         shows = len(texts) > MANY if show_progress_bar is None else show_progress_bar
-        parts: list[np.ndarray] = []
         with Progress("texts", len(texts)) if shows else contextlib.nullcontext() as progress:
-            for begin in range(0, len(texts), batch_size):
-                rows = order[begin : begin + batch_size]
-                parts.append(self._embed([prompt + texts[row] for row in rows]).numpy())
-                if progress:
-                    progress.advance(len(rows))
-        vectors: np.ndarray = np.empty([len(texts), self.dimension], np.float32)
-        vectors[order] = np.concatenate(parts)
-        return vectors
 
-    def encode(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
+            def embed(batch: list[str]) -> np.ndarray:
+                vectors = self._embed([prompt + text for text in batch]).numpy()
+                if progress:
+                    progress.advance(len(batch))
+                return vectors
+
+            return in_batches(embed, texts, batch_size)
+
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        convert_to_numpy: bool = True,
+        normalize_embeddings: bool = True,
+        **options: Any,
+    ) -> np.ndarray:
         """Return the vectors of texts, or the vector [D] of a single string.
 
-        `options` are those of a call.
+        `options` are those of a call. Callers of sentence-transformers pass `convert_to_numpy` and
+        `normalize_embeddings`: the result is an array, and its vectors have length 1 with either
+        value of the latter, as with a model whose last module normalizes.
+
+        Raises:
+          InputError: as a call; or `convert_to_numpy` is False.
         """
+        del normalize_embeddings
+        if not convert_to_numpy:
+            raise InputError("`convert_to_numpy` must be True: an embedder returns arrays.")
         if isinstance(sentences, str):
             return self([sentences], **options)[0]
         return self(sentences, **options)
@@ -110,6 +123,19 @@ class Embedder:
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a query as a list."""
         return self.encode_query(text).tolist()
+
+
+def in_batches(
+    embed: Callable[[list[str]], np.ndarray], texts: Sequence[str], batch_size: int
+) -> np.ndarray:
+    """Return the vectors of texts, at least one, in their order; a batch has similar lengths."""
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    parts = [
+        embed([texts[row] for row in order[begin : begin + batch_size]])
+        for begin in range(0, len(texts), batch_size)
+    ]
+    vectors: np.ndarray = np.concatenate(parts)
+    return vectors[np.argsort(order)]
 
 
 def _exported(path: str) -> Parts | None:

@@ -151,6 +151,11 @@ def fill_blanks(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
     Raises:
       InvalidArgumentError: more than `_MAX_FILLED_BYTES` bytes would be filled into a question.
     """
+    # Bytes that are not UTF-8 on their own may be a character beside others.
+    question, options = (
+        tf.strings.unicode_transcode(each, "UTF-8", "UTF-8", errors="replace")
+        for each in (question, options)
+    )
     blanks = tf.strings.regex_replace(question, f"{_BLANK}+", _BLANK)
     count, parts = tf.shape(options)[1], tf.strings.split(blanks, _BLANK)
     sizes = tf.reduce_sum(tf.cast(tf.strings.length(options), tf.int64), axis=1)

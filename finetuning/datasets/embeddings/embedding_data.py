@@ -13,10 +13,10 @@ from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
 from finetuning.datasets.embeddings import beir
-from finetuning.datasets.embeddings.pair_tables import LIST, examples_of, is_optional
+from finetuning.datasets.embeddings.pair_tables import GLUE_PAIR, LIST, examples_of, is_optional
 from finetuning.datasets.embeddings.teacher_vectors import with_vectors
-from finetuning.datasets.scores import metrics, ranking_metrics
-from finetuning.datasets.selection import limited, with_dev
+from finetuning.datasets.scores import metrics, pair_metrics, ranking_metrics
+from finetuning.datasets.selection import Connected, limited, with_dev
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import PART_ENDS, open_table
 
@@ -31,13 +31,15 @@ class EmbeddingData(Dataset):
     layout. In a dev part that is a table of pairs, the first texts are queries for their second
     texts among those of all pairs and the negatives. Beside the training texts there may be a
     teacher's vectors (`teacher_vectors`).
+
+    Tables are quoted as csv.writer does, except those of GLUE, which have its columns sentence1 and
+    sentence2 in a .tsv: in them, quotes are text.
     """
 
     kind: str = "embedding"
     metrics: tuple[str, ...] = ranking_metrics.METRICS
     options = ("text_column", "label_column")
     name = "embedding"
-    unquoted = False
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples."""
@@ -62,18 +64,18 @@ class EmbeddingData(Dataset):
         folder = source.data_dir or ""
         if beir.has_part(folder, part):
             searches = beir.read_searches(folder, part)
-            return _pairs_of(searches) if part == "train" else searches
+            return Connected(_pairs_of(searches)) if part == "train" else searches
         path = find(folder, [part + end for end in PART_ENDS])
-        unquoted = self.unquoted and format_of(path) == ".tsv"
         table = open_table(
-            path,
-            quotes_are_text=unquoted,
-            optional=(LIST,),
-            not_later=lambda column: is_optional(column, source.reading),
+            path, optional=(LIST,), not_later=lambda column: is_optional(column, source.reading)
         )
+        if format_of(path) == ".tsv" and GLUE_PAIR <= {*table.columns}:
+            table = open_table(path, quotes_are_text=True)
         examples = examples_of(table, source.reading)
         vectors = os.path.join(folder, f"{part}.vectors")
-        return with_vectors(examples, vectors, path) if os.path.exists(vectors) else examples
+        if os.path.exists(vectors):
+            return with_vectors(examples, vectors, path)
+        return Connected(examples)
 
     def measured(self, examples: Sequence[TextExample]) -> Sequence[TextExample]:
         """Return the examples of a dev part as they are scored: as searches.
@@ -109,14 +111,10 @@ class EmbeddingData(Dataset):
 
 
 class Similarity(EmbeddingData):
-    """The same with scored pairs as dev part, by default in the columns of STS-B.
+    """The same with scored pairs as dev part, such as STS-B's."""
 
-    As in GLUE's files, quotes are text in a .tsv.
-    """
-
-    metrics = ("spearman", "pearson")
+    metrics: tuple[str, ...] = ("spearman", "pearson")
     name = "sts"
-    unquoted = True
 
     def measured(self, examples: Sequence[TextExample]) -> Sequence[TextExample]:
         """Return the examples of a dev part, which are scored pairs.
@@ -142,6 +140,34 @@ class Similarity(EmbeddingData):
     def answer(self, prediction: Prediction) -> str:
         """Return the cosine."""
         return str(prediction["score"])
+
+
+class PairClassification(Similarity):
+    """The same with pairs of the scores 0 and 1 as dev part: other texts, or texts that belong."""
+
+    metrics = pair_metrics.METRICS
+    name = "pair_classification"
+
+    def measured(self, examples: Sequence[TextExample]) -> Sequence[TextExample]:
+        """Return the examples of a dev part.
+
+        Raises:
+          InputError: they are not pairs of both scores.
+        """
+        found = {None if each.second is None else each.label for each in examples}
+        if found != {0, 1}:
+            others = sorted("none" if each is None else f"{each:g}" for each in found - {0, 1})
+            raise InputError(
+                "--task=pair_classification: a dev part must hold pairs with the scores 0 and 1. "
+                f"Received: {', '.join(others[:3]) or f'only {found.pop():g}'}. Correct the "
+                "scores, or pass --task=sts for others."
+            )
+        return examples
+
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
+        """Return the metrics of the cosines."""
+        labels = np.array(metrics.answers_of(examples))
+        return pair_metrics.score_pairs(labels, np.array([each["score"] for each in predictions]))
 
 
 def training_pairs(source: Source) -> tuple[Sequence[TextExample], Sequence[str]]:

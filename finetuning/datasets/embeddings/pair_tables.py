@@ -9,9 +9,10 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.embedding.examples import ContrastExample
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets.dataset import Reading
-from finetuning.datasets.tables.table_files import Table
+from finetuning.datasets.tables.table_files import Rows, Table, note_if_quoted
 from finetuning.datasets.text_classification import PAIR, SINGLE
 
+GLUE_PAIR = {"sentence1", "sentence2"}
 PAIRS = (
     PAIR,
     ("sentence1", "sentence2"),
@@ -56,7 +57,7 @@ def examples_of(table: Table, reading: Reading) -> list[TextExample]:
 def _scored(
     table: Table, texts: Sequence[str], score: str, negatives: Sequence[str]
 ) -> Iterator[TextExample]:
-    rows = table.select((*texts, score, *negatives), unchecked=negatives)
+    rows = _rows(table, (*texts, score, *negatives), negatives)
     for location, (a, b, number, *others) in rows:
         if any(others):
             raise InputError(
@@ -64,6 +65,11 @@ def _scored(
                 f"`{score}` {number} and negatives. Make a file of each."
             )
         yield TextExample(a, b, _number(number, location, score))
+
+
+def _rows(table: Table, names: Sequence[str], unchecked: Sequence[str]) -> Rows:
+    rows = table.select(names, unchecked=unchecked)
+    return note_if_quoted(rows, 2) if table.quotes_are_text else rows
 
 
 def _text_columns(table: Table, reading: Reading) -> tuple[str, ...]:
@@ -83,7 +89,7 @@ def _text_columns(table: Table, reading: Reading) -> tuple[str, ...]:
 def _contrasts(
     table: Table, texts: Sequence[str], negatives: Sequence[str]
 ) -> Iterator[TextExample]:
-    for location, (a, b, *others) in table.select((*texts, *negatives), unchecked=negatives):
+    for location, (a, b, *others) in _rows(table, (*texts, *negatives), negatives):
         found: list[Any] = []
         for name, value in zip(negatives, others, strict=True):
             if name == LIST and isinstance(value, str) and _SHOWN_LIST.fullmatch(value):

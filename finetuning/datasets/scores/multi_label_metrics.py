@@ -93,12 +93,12 @@ def average_precision(answers: np.ndarray, probabilities: np.ndarray) -> float:
 
 
 def _average_precision(answers: np.ndarray, probabilities: np.ndarray) -> float:
-    ends, right = _ranking(probabilities, answers)
+    ends, right = by_rank(probabilities, answers)
     gained = np.diff(right, prepend=0)
     return float((gained * right / ends).sum() / right[-1])
 
 
-def _ranking(probabilities: np.ndarray, answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def by_rank(probabilities: np.ndarray, answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return, for each distinct probability, from the highest one, how many are as high or higher.
 
     The second array counts those of them that are right.
@@ -118,7 +118,7 @@ def best_threshold(probabilities: np.ndarray, answers: np.ndarray) -> float:
     """
     if not answers.any():
         return THRESHOLD
-    ends, right = _ranking(probabilities, answers)
+    ends, right = by_rank(probabilities, answers)
     best = int(np.argmax(2 * right / (ends + answers.sum())))
     ordered: np.ndarray = np.append(np.unique(probabilities)[::-1], 0.0)
     above, below = float(ordered[best]), float(ordered[best + 1])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files.compression import without_suffix
 from albert_tf.runtime.files.outputs import write_json
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
@@ -112,7 +113,7 @@ class SquadTask(Dataset):
         The same folder receives NAME_nbest.json, and for version 2.0 NAME_null_odds.json.
         """
         ids = [example.id for example in examples]
-        stem, _ = os.path.splitext(path)
+        stem, _ = os.path.splitext(without_suffix(path))
         keys = {path: "answer", f"{stem}_nbest.json": "n_best"}
         if self._answerable:
             keys[f"{stem}_null_odds.json"] = "null_score"

@@ -17,7 +17,7 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.runtime.files.compression import format_of
-from albert_tf.runtime.files.outputs import new_file
+from albert_tf.runtime.files.outputs import new_text
 from albert_tf.runtime.files.text_files import lines_of
 from finetuning.datasets.tables import json_files, prodigy
 from finetuning.datasets.tables.json_files import as_text, object_rows, only_item
@@ -318,8 +318,8 @@ def write_predictions(path: str, predictions: Sequence[str]) -> None:
 
     Tabs separate the cells, in a file named .csv commas.
     """
-    with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
-        if path.lower().endswith(".csv"):
+    with new_text(path) as file:
+        if format_of(path) == ".csv":
             writer = csv.writer(file, lineterminator="\n")
             writer.writerows([("index", "prediction"), *enumerate(predictions)])
             return

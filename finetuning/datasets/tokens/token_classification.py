@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.runtime.files.compression import format_of
-from albert_tf.runtime.files.outputs import new_file
+from albert_tf.runtime.files.outputs import new_text
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets.dataset import (
@@ -79,7 +79,7 @@ class TokenClassification(Dataset):
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[TokenExample]
     ) -> None:
         """Write CoNLL columns, token and tag; or JSON lines for texts without tokens."""
-        with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
+        with new_text(path) as file:
             for prediction, example in zip(predictions, examples, strict=True):
                 if example.tokens is None:
                     row = {"text": example.text, "entities": prediction["entities"]}

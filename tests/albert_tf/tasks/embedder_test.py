@@ -50,6 +50,12 @@ def test_every_name_gives_the_same_vectors(embedder):
     assert np.abs(prompted - plain).max() > 1e-3
     np.testing.assert_array_equal(embedder.encode(TEXTS, show_progress_bar=False), plain)
     np.testing.assert_allclose(embedder.encode(TEXTS[0]), plain[0], atol=1e-6)
+    as_callers = {"convert_to_numpy": True, "batch_size": 32, "show_progress_bar": False}
+    for normalize in (True, False):
+        found = embedder.encode(TEXTS, **as_callers, normalize_embeddings=normalize)
+        np.testing.assert_array_equal(found, plain)
+    with pytest.raises(InputError, match="`convert_to_numpy` must be True"):
+        embedder.encode(TEXTS, convert_to_numpy=False)
     np.testing.assert_array_equal(embedder.encode_query(TEXTS), prompted)
     passages = embedder(TEXTS, prompt="a ")
     np.testing.assert_array_equal(embedder.encode_document(TEXTS), passages)
@@ -110,3 +116,24 @@ def test_invalid_texts_and_batch_sizes_are_refused(embedder, texts, batch_size, 
 def test_another_export_is_refused(exports):
     with pytest.raises(InputError, match="--kind=encoder"):
         albert_tf.load_embedder(str(exports / "fill_mask" / "1"))
+
+
+@pytest.mark.slow
+def test_txtai_searches_with_it(embedder):
+    txtai = pytest.importorskip("txtai")
+    index = txtai.Embeddings(transform=lambda texts: embedder(texts))
+    index.index(TEXTS)
+    ((row, score),) = index.search("a list, or none", 1)
+    assert row == 3 and score == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_bertopic_takes_its_vectors(embedder):
+    bertopic = pytest.importorskip("bertopic")
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import PCA
+
+    texts = [text for text in (TEXTS[0], TEXTS[3]) for _ in range(10)]
+    model = bertopic.BERTopic(umap_model=PCA(2), hdbscan_model=KMeans(2, random_state=0))
+    topics, _ = model.fit_transform(texts, embeddings=embedder(texts))
+    assert {*topics} == {0, 1} and {*topics[:10]} == {topics[0]} and {*topics[10:]} == {topics[10]}

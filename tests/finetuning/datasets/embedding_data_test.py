@@ -17,6 +17,7 @@ from finetuning.datasets.embeddings.teacher_vectors import digest_of
 from finetuning.datasets.selection import limited, read_part
 
 EMBEDDING, STS = DATASETS["embedding"], DATASETS["sts"]
+PAIRS_OF_TEXTS = DATASETS["pair_classification"]
 
 
 def lines(*rows: dict) -> str:
@@ -114,15 +115,19 @@ def test_a_dev_part_of_pairs_is_a_search(tmp_path):
     assert [EMBEDDING.answer(each) for each in predictions] == ["1", "2"]
 
 
-def test_a_part_of_the_training_pairs_is_a_search_too(tmp_path):
-    rows = [{"query": f"q{i}", "positive": f"p{i}"} for i in range(40)]
-    source = write(tmp_path, train__jsonl=lines(*rows))
+@pytest.mark.parametrize("columns", [("query", "positive"), ("text_a", "text_b", "score")])
+def test_a_part_of_the_training_pairs_shares_no_text(tmp_path, columns):
+    rows = [dict(zip(columns, (f"q{i // 2}", f"p{i}", i), strict=False)) for i in range(80)]
+    source = write(tmp_path, train__jsonl=lines(*({k: str(v) for k, v in r.items()} for r in rows)))
     source = dataclasses.replace(source, reading=Reading(dev_fraction=0.25))
-    data = EMBEDDING.read(source)
+    task = STS if "score" in columns else EMBEDDING
+    data = task.read(source)
     dev = data.dev["dev"]
-    assert all(isinstance(each, SearchExample) for each in dev)
-    assert len(dev) + len(data.train) == 40 and 4 < len(dev) < 18
-    assert read_part(EMBEDDING, source, "dev", data.task) == dev
+    assert all(isinstance(each, SearchExample) == (task is EMBEDDING) for each in dev)
+    count = len(dev) * 2 if task is EMBEDDING else len(dev)  # pairs of a query
+    assert count + len(data.train) == 80 and 8 < count < 36
+    assert not {each.first for each in dev} & {each.first for each in data.train}
+    assert read_part(task, source, "dev", data.task) == dev
 
 
 def test_similarity_in_the_columns_of_sts_b(tmp_path):
@@ -133,6 +138,44 @@ def test_similarity_in_the_columns_of_sts_b(tmp_path):
     assert (data.task.lowest_score, data.task.highest_score) == (0.0, 5.0)
     scores = STS.score([{"score": x} for x in (0.1, 0.9, 0.5)], dev)
     assert scores == pytest.approx({"spearman": 1.0, "pearson": 1.0})
+
+
+PLAIN = 'sentence1\tsentence2\tscore\na "b\t"c\t0\n"d"\te\t1\n'
+QUOTED = 'text_a\ttext_b\tscore\n"a ""b"\t"""c"\t0\n"""d"""\te\t1\n'
+
+
+@pytest.mark.parametrize("task", [EMBEDDING, STS, PAIRS_OF_TEXTS], ids=lambda task: task.name)
+@pytest.mark.parametrize("content", [PLAIN, QUOTED])
+def test_only_columns_of_glue_make_quotes_text(tmp_path, task, content):
+    """Whatever reads the file, also `finetuning.mine` and `embed`, for which EMBEDDING reads."""
+    source = write(tmp_path, train__tsv=content, dev__csv=content.replace("\t", ","))
+    wanted = [TextExample('a "b', '"c', 0.0), TextExample('"d"', "e", 1.0)]
+    assert task.examples(source, "train") == wanted
+    if content == QUOTED:
+        assert task.examples(source, "dev") == wanted
+
+
+def test_a_file_of_glue_that_seems_quoted_is_noted(tmp_path, capsys):
+    content = 'sentence1\tsentence2\tscore\n"a"\t"b"\t0\n"c"\t"d"\t1\n'
+    STS.examples(write(tmp_path, train__tsv=content), "train")
+    assert "train.tsv:2: the texts begin and end with quotes" in capsys.readouterr().err
+
+
+def test_a_dev_part_of_pairs_that_belong_together_or_not(tmp_path):
+    content = "text_a\ttext_b\tlabel\na\tb\t1\nc\td\t0\ne\tf\t1.0\n"
+    data = PAIRS_OF_TEXTS.read(write(tmp_path, train__tsv=PAIRS, dev__tsv=content))
+    dev = data.dev["dev"]
+    assert [each.label for each in dev] == [1, 0, 1] and data.task.loss == "in_batch"
+    scores = PAIRS_OF_TEXTS.score([{"score": x} for x in (0.9, 0.7, 0.5)], dev)
+    assert scores == pytest.approx(
+        {
+            "average_precision": (1 + 2 / 3) / 2,
+            "best_f1": 2 / 3,
+            "best_f1_threshold": 0.8,
+            "best_accuracy": 2 / 3,
+            "best_accuracy_threshold": 0.8,
+        }
+    )
 
 
 QRELS = "query-id\tcorpus-id\tscore\n1\tx\t2\n1\ty\t0\n2\ty\t0\n"
@@ -202,6 +245,14 @@ class TestBeir:
         (EMBEDDING, PAIRS, "text\na\n", "a dev part must hold pairs, .*single texts"),
         (EMBEDDING, PAIRS, "text_a\ttext_b\tscore\na\tb\t1\n", "Pass --task=sts"),
         (STS, PAIRS, PAIRS, "pass --task=embedding"),
+        (PAIRS_OF_TEXTS, PAIRS, PAIRS, "with the scores 0 and 1. Received: none"),
+        (
+            PAIRS_OF_TEXTS,
+            PAIRS,
+            "text_a\ttext_b\tscore\na\tb\t0\nc\td\t0.5\n",
+            "Received: 0.5. Correct the scores, or pass --task=sts",
+        ),
+        (PAIRS_OF_TEXTS, PAIRS, "text_a\ttext_b\tscore\na\tb\t1\n", "Received: only 1"),
     ],
 )
 def test_tables_of_another_task_are_refused(tmp_path, task, train, dev, message):

@@ -12,7 +12,14 @@ from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, To
 from finetuning.datasets import DATASETS, OWN
 from finetuning.datasets.choices.race import RACE
 from finetuning.datasets.dataset import Reading, Source
-from finetuning.datasets.selection import InDocuments, limited, read_part, split, with_dev
+from finetuning.datasets.selection import (
+    Connected,
+    InDocuments,
+    limited,
+    read_part,
+    split,
+    with_dev,
+)
 from finetuning.datasets.spans.squad import SQUAD
 from tests.finetuning.datasets.race_test import archive, passage, write
 from tests.finetuning.datasets.squad_test import content, question
@@ -49,6 +56,35 @@ def test_pairs_and_contexts_stay_together():
     for questions in (spans, choices):
         train, dev = ({each.context for each in part} for part in split(questions, 0.3))
         assert dev and not train & dev
+
+
+def test_connected_pairs_stay_together():
+    """Chains of a query with two passages, of which the second has two queries."""
+    pairs = [
+        pair
+        for i in range(200)
+        for pair in [(f"q{i}", f"p{i}"), (f"q{i}", f"r{i}"), (f"s{i}", f"r{i}"), (f"s{i}", f"q{i}")]
+    ]
+    examples = Connected(TextExample(*pair) for pair in pairs)
+    train, dev = split(examples, 0.2)
+    assert len(dev) == pytest.approx(160, abs=4 * 3 * (200 * 0.2 * 0.8) ** 0.5)
+    assert not {*chain(train)} & {*chain(dev)} and len(train) + len(dev) == 800
+    shuffled = Connected(random.Random(0).sample(examples, 800))
+    assert set(split(shuffled, 0.2)[1]) == set(dev) < set(split(examples, 0.4)[1])
+
+
+def chain(pairs: list[TextExample]) -> list[str | None]:
+    return [text for each in pairs for text in (each.first, each.second)]
+
+
+def test_more_pairs_than_the_fraction_are_never_held_out_together():
+    for fraction in (0.3, 0.9):
+        pairs = [(f"q{i}", "same") for i in range(95)] + [(f"a{i}", f"b{i}") for i in range(5)]
+        _, dev = split(Connected(TextExample(*pair) for pair in pairs), fraction)
+        assert dev and "same" not in chain(dev)
+    one = Connected(TextExample(f"q{i}", "same") for i in range(9))
+    with pytest.raises(InputError, match="takes 0 of 9 .* or a dev part: pairs that share texts"):
+        with_dev(source(dev_fraction=0.5), one, {"dev": absent})
 
 
 def in_documents(count: int) -> InDocuments:

@@ -50,6 +50,10 @@ ANSWERS: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
         [TextExample("", "", label) for label in (0.0, 1.0, 2.0)],
         [{"score": score} for score in (0.1, 0.9, 0.5)],
     ),
+    "pair_classification": (
+        [TextExample("", "", label) for label in (0.0, 1.0)],
+        [{"score": 0.1}, {"score": 0.9}],
+    ),
     "span": (
         [SpanExample("", "a b", "1", ((2, "b"),)), SpanExample("", "a b", "2", ((0, "a"),))],
         [SPAN, SPAN],

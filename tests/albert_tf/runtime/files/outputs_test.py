@@ -1,6 +1,7 @@
 """Tests that outputs appear complete or not at all, and that nothing foreign is overwritten."""
 
 import errno
+import gzip
 import json
 import os
 import pathlib
@@ -229,6 +230,27 @@ def test_a_full_disk_is_told_and_the_old_content_stays(tmp_path):
     with pytest.raises(FileNotFoundError), outputs.new_file(str(path)):
         raise FileNotFoundError(errno.ENOENT, "a bug")
     assert path.read_text() == '{\n "a": 1\n}\n' and os.listdir(tmp_path) == ["a.json"]
+
+
+def test_compressed_text_is_complete_and_always_the_same(tmp_path):
+    contents = []
+    for name in ("a.jsonl.gz", "b.GZ", "plain"):
+        path = tmp_path / name
+        with outputs.new_text(str(path)) as file:
+            file.write("é\n" * 1000)
+            assert not path.exists()
+        contents.append(path.read_bytes())
+    assert contents[0] == contents[1] and gzip.decompress(contents[0]) == contents[2]
+    with pytest.raises(KeyError), outputs.new_text(str(tmp_path / "c.gz")) as file:
+        file.write("half")
+        raise KeyError
+    assert len([*tmp_path.iterdir()]) == 3
+
+
+@pytest.mark.parametrize("name", ["a.bz2", "a.XZ", "a.zst", "a.zip"])
+def test_no_other_compression_is_written(tmp_path, name):
+    with pytest.raises(InputError, match=f"--output can be compressed as .gz only. .*{name}"):
+        outputs.require_file(str(tmp_path / name), "--output")
 
 
 def test_where_a_file_can_be_written(tmp_path):

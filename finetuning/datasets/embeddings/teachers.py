@@ -1,0 +1,114 @@
+"""Models whose vectors others learn: of this project, SavedModels, ONNX, sentence-transformers."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.models.checkpoints import EXTRAS, damaged_export, is_saved_model, readable
+from albert_tf.runtime import pretrained
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.embedding.embedder import in_batches
+from finetuning.datasets.embeddings import onnx_teacher
+
+Teacher = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors [N, D]
+
+
+def load_teacher(path: str, batch_size: int, prompt: str = "") -> Teacher:
+    """Load a model that returns a vector for each text, with `prompt` before it.
+
+    Args:
+      path: what `albert_tf.load_embedder` takes; another SavedModel, with a signature that takes
+        strings and returns one matrix of floats; an ONNX model, see `OnnxTeacher`; or a folder of
+        sentence-transformers.
+      batch_size: the number of texts that are computed together.
+      prompt: what to put before each text.
+
+    Raises:
+      InputNotFoundError: there is no model at `path`.
+      InputError: it is damaged or of another form, or a package is missing.
+    """
+    teacher = _loaded(pretrained.locate(path), batch_size)
+    return lambda texts: teacher([prompt + text for text in texts])
+
+
+def _loaded(path: str, batch_size: int) -> Teacher:
+    files = (path, *(os.path.join(path, name) for name in onnx_teacher.FILES))
+    embed: Teacher
+    if any(each.endswith(".onnx") and os.path.isfile(each) for each in files):
+        embed = onnx_teacher.OnnxTeacher(path)
+    elif is_saved_model(path) and not os.path.isdir(os.path.join(path, EXTRAS)):
+        embed = _of_saved_model(path)
+    elif os.path.isfile(os.path.join(path, onnx_teacher.MODULES)):
+        return _of_sentence_transformers(path, batch_size)
+    else:
+        embedder = albert_tf.load_embedder(path)
+        return lambda texts: embedder(texts, batch_size, show_progress_bar=False)
+
+    def vectors(texts: Sequence[str]) -> np.ndarray:
+        found = np.asarray(embed(texts))
+        is_matrix = found.ndim == 2 and found.dtype.kind == "f"
+        if not is_matrix or len(found) != len(texts):
+            raise InputError(
+                f"--teacher={path} must return a vector of floats for each text. Received: "
+                f"{found.dtype} {list(found.shape)} for {len(texts)} texts. Pass another model."
+            )
+        return found
+
+    return lambda texts: in_batches(vectors, texts, batch_size)
+
+
+def _of_saved_model(path: str) -> Teacher:
+    """Return the signature `serving_default`, or the only other one that fits."""
+    import tensorflow_text  # noqa: F401  registers the operations of graphs
+
+    with readable(path) as folder:
+        try:
+            loaded = tf.saved_model.load(folder)
+        except Exception as error:  # a damaged file can raise any type
+            raise damaged_export(path, error) from None
+    signatures: Mapping[str, Any] = loaded.signatures
+    fitting = [name for name in signatures if _maps_texts_to_vectors(signatures[name])]
+    chosen = [name for name in fitting if name == "serving_default"] or fitting
+    if len(chosen) != 1:
+        raise InputError(
+            f"--teacher={path} must have the signature serving_default, or only one other, that "
+            "takes a batch of strings and returns one matrix of floats. Received: "
+            f"{', '.join(chosen or signatures) or 'no signatures'}"
+            f"{'' if chosen else ', with other inputs or outputs'}. Save it with one."
+        )
+    (signature,) = (signatures[name] for name in chosen)
+    (given,), (returned,) = signature.structured_input_signature[1], signature.structured_outputs
+
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        assert loaded is not None  # its variables live as long as it does
+        return signature(**{given: tf.constant(texts)})[returned].numpy()
+
+    return embed
+
+
+def _maps_texts_to_vectors(signature: Any) -> bool:
+    inputs = list(signature.structured_input_signature[1].values())
+    outputs = list(signature.structured_outputs.values())
+    return (
+        len(inputs) == len(outputs) == 1
+        and inputs[0].dtype == tf.string
+        and inputs[0].shape.is_compatible_with([7])
+        and outputs[0].dtype.is_floating
+        and outputs[0].shape.rank in (None, 2)
+    )
+
+
+def _of_sentence_transformers(path: str, batch_size: int) -> Teacher:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ModuleNotFoundError:
+        raise InputError(
+            f"--teacher={path} is a folder of sentence-transformers, which needs this package. Run "
+            "pip install sentence-transformers."
+        ) from None
+    model = SentenceTransformer(path)
+    return lambda texts: model.encode(texts, batch_size=batch_size, show_progress_bar=False)

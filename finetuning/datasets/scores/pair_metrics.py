@@ -1,0 +1,41 @@
+"""Metrics of the scores of pairs that belong together or not."""
+
+import numpy as np
+
+from finetuning.datasets.scores.multi_label_metrics import average_precision, by_rank
+
+METRICS = ("average_precision", "best_f1", "best_accuracy")
+
+
+def score_pairs(labels: np.ndarray, scores: np.ndarray) -> dict[str, float]:
+    """Return the average precision, and F1 and accuracy at the thresholds that are best for them.
+
+    They are those of sentence-transformers' `BinaryClassificationEvaluator`: a threshold is in the
+    middle between two neighboring scores, and the highest of equally good ones counts. There, a
+    threshold may also lie between equal scores, which it could not separate. As the thresholds are
+    chosen on these pairs, `best_f1` and `best_accuracy` are upper bounds; without one, they are 0.
+
+    Args:
+      labels: 1 for pairs that belong together and 0 for others, [N].
+      scores: higher for pairs that are more alike, [N].
+
+    Returns:
+      `METRICS`, and `best_f1_threshold` and `best_accuracy_threshold`.
+    """
+    counts, found = by_rank(
+        scores, labels
+    )  # of the pairs above each threshold, and of those with 1
+    counts, found = counts[:-1], found[:-1]
+    distinct = np.unique(scores)[::-1]
+    thresholds = (distinct[:-1] + distinct[1:]) / 2
+    positives = labels.sum()
+    values = {
+        "best_f1": 2 * found / (counts + positives),
+        "best_accuracy": (found + (len(labels) - positives) - (counts - found)) / len(labels),
+    }
+    result = {"average_precision": average_precision(labels[:, np.newaxis], scores[:, np.newaxis])}
+    for name, each in values.items():
+        best = int(np.argmax(each)) if len(each) else None
+        result[name] = 0.0 if best is None else float(each[best])
+        result[f"{name}_threshold"] = 0.0 if best is None else float(thresholds[best])
+    return result
