@@ -297,13 +297,18 @@ class TestMultipleChoice:
             fill_in_graph(tf.constant(["_ " * 1025]), tf.constant([most]))
 
     def test_runs_of_underscores_are_filled_as_in_python(self):
-        """In all strings of up to five of these characters, bytes that are not UTF-8 too."""
+        """In all strings of up to five of these characters; bytes that are not UTF-8 are replaced.
+
+        So b"\xc2" of a question and b"\x9c" of an option do not become a character.
+        """
         alphabet = (b"_", b"a", b" ", b"\xe5", b"\0")
         questions = [b"".join(q) for n in range(6) for q in itertools.product(alphabet, repeat=n)]
-        found = fill_blanks(tf.constant(questions), tf.constant([["x_", "__"]] * len(questions)))
+        questions.append(b"a\xc2_\x9c")
+        options = [b"x_", b"\x9c_"]
+        found = fill_blanks(tf.constant(questions), tf.constant([options] * len(questions)))
         wanted = [
-            fill(question.decode(errors="surrogateescape"), option).encode(errors="surrogateescape")
+            fill(*(text.decode(errors="replace") for text in (question, option))).encode()
             for question in questions
-            for option in ("x_", "__")
+            for option in options
         ]
         assert found.numpy().tolist() == wanted
