@@ -6,8 +6,8 @@ r"""Store a teacher's vectors of the training texts of embeddings, in DATA_DIR/t
 
 --teacher is one of: whatever `albert_tf.load_embedder` takes; another SavedModel with a signature
 that takes strings and returns one matrix; an ONNX model with its tokenizer.json, or a folder of
-sentence-transformers with onnx/model.onnx (with the packages onnxruntime and tokenizers); any other
-folder of sentence-transformers, which must be installed.
+sentence-transformers with onnx/model.onnx (both with the extra `teacher`); any other folder of
+sentence-transformers, which must be installed.
 
 The vectors are float16 and mapped from their file, so that millions do not fill the memory. If the
 command is interrupted, run it again: it continues after the last complete chunk.

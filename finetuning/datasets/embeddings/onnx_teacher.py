@@ -1,6 +1,5 @@
 """Embedding of texts with an ONNX model, in the layout of sentence-transformers."""
 
-import importlib
 import os
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.json_text import parse_json
@@ -116,13 +116,7 @@ class OnnxTeacher:
 
 
 def _package(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError:
-        raise InputError(
-            f"--teacher: an ONNX model needs the package {name}. Run pip install onnxruntime "
-            "tokenizers."
-        ) from None
+    return extras.load(name, "teacher", "--teacher: an ONNX model")
 
 
 def _holds(folder: str, name: str) -> bool:

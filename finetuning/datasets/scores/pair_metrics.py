@@ -22,10 +22,8 @@ def score_pairs(labels: np.ndarray, scores: np.ndarray) -> dict[str, float]:
     Returns:
       `METRICS`, and `best_f1_threshold` and `best_accuracy_threshold`.
     """
-    counts, found = by_rank(
-        scores, labels
-    )  # of the pairs above each threshold, and of those with 1
-    counts, found = counts[:-1], found[:-1]
+    # Of the pairs above each threshold, and of those among them with 1; not of all pairs.
+    counts, found = (values[:-1] for values in by_rank(scores, labels))
     distinct = np.unique(scores)[::-1]
     thresholds = (distinct[:-1] + distinct[1:]) / 2
     positives = labels.sum()
