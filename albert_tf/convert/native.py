@@ -54,6 +54,9 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
                 "with albert_tf.load_pretrainer."
             )
         found = _read_checkpoint(path, task)
+    if task is not None and task.logit_temperature != 1:
+        divisor, task = task.logit_temperature, task.replace(logit_temperature=1.0)
+        found = {n: v / divisor if n.startswith(HEAD) else v for n, v in found.items()}
     found = {n: value for n, value in found.items() if not policy.ignores(n)}
     weights = _naming(config, task).to_ours(config, found, policy, path, task)
     values = {} if task or is_saved_model(path) else RunDir(path).config()

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from albert_tf.runtime import extras
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
@@ -107,6 +109,24 @@ def plot_curves(path: str, panels: Mapping[str, Mapping[str, Sequence[Point]]], 
         axes.set_xticks(ticks, [f"{x:,.0f}" for x in ticks])
         axes.minorticks_off()
         axes.legend(loc="lower right")
+    _save(figure, path)
+
+
+def plot_reliability(path: str, curves: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Plot the share of right answers over the mean probability into one PNG.
+
+    Args:
+      path: the PNG file to write.
+      curves: label -> probability, accuracy and number of the answers in each bin. The area of a
+        point shows its share of the answers.
+    """
+    figure, (axes,) = _figure(1, width=5)
+    axes.plot((0, 1), (0, 1), color="gray", linestyle="--", label="honest")
+    for label, (probability, accuracy, size) in curves.items():
+        (line,) = axes.plot(probability, accuracy, label=label, alpha=0.6)
+        axes.scatter(probability, accuracy, 400 * size / size.sum(), color=line.get_color())
+    axes.set(xlabel="probability", ylabel="share of right answers", xlim=(0, 1), ylim=(0, 1))
+    axes.legend(loc="upper left")
     _save(figure, path)
 
 

@@ -122,6 +122,8 @@ class Kind(Export, Generic[SettingsT]):
         task.require_positions(config.max_positions, f"{path}/config.json")
         model = self.model(AlbertEncoder(config, unroll), task).create_weights()
         read_checkpoint(tf.train.Checkpoint(model=model), path)
+        if task.logit_temperature != 1:
+            model.divide_logits(task.logit_temperature)
         return model
 
     def settings_of(self, run: RunDir) -> SettingsT:

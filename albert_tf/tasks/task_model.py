@@ -46,6 +46,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
     """
 
     task_class: type[TaskSettings]
+    head: tf_keras.layers.Layer
     has_batch_loss: bool = False
 
     def __init__(
@@ -208,6 +209,11 @@ class TaskModel(PolicyMixin, tf_keras.Model):
     def training_losses(self) -> Any:
         """Return the argument of `compile(loss=...)`."""
         raise NotImplementedError
+
+    def divide_logits(self, temperature: float) -> None:
+        """Divide the weights of the head `head`, and so the logits, by a temperature."""
+        for weight in self.head.weights:
+            weight.assign(weight / temperature)
 
     def create_weights(self) -> Self:
         """Create every weight with one symbolic call; return self."""

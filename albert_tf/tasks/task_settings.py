@@ -21,6 +21,7 @@ class TaskSettings(Bounded):
       long_texts: `cut` truncates what is longer than `seq_length`; `mean` and `max` pool windows.
       exit_losses: True to train the head on the output of every layer.
       labels: the names of the logits, if they have any.
+      logit_temperature: what the logits of the trained weights are divided by when they are loaded.
     """
 
     KEY = "`task.{}`"
@@ -33,6 +34,7 @@ class TaskSettings(Bounded):
     pair: bool = False
     long_texts: str = "cut"
     exit_losses: bool = False
+    logit_temperature: float = 1.0
     labels: tuple[str, ...]
 
     @property

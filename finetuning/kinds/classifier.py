@@ -10,6 +10,7 @@ from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets.dataset import Data, Prediction
+from finetuning.datasets.scores.calibration import Confidences
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 from finetuning.kinds.baselines.text_features import features_of
 from finetuning.kinds.cards import mistakes
@@ -22,6 +23,7 @@ class Classifier(TextKind[ClassifierSettings]):
     has_baseline = True
     kind = KINDS["classifier"]
     has_class_weights = True
+    has_temperature = True
 
     def constant_answer(self, data: Data) -> tuple[str, Prediction]:
         """Return the most frequent label."""
@@ -48,6 +50,14 @@ class Classifier(TextKind[ClassifierSettings]):
             for prediction, example in zip(predictions, examples, strict=True)
         ]
         return ["## Classes", *mistakes.of_classes(task.labels, rows), *mistakes.worst(rows)]
+
+    def confidences(
+        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> Confidences:
+        """Return the probability of each predicted label."""
+        pairs = zip(predictions, examples, strict=True)
+        right = [list(p["probabilities"]).index(p["label"]) == e.label for p, e in pairs]
+        return Confidences(np.array([p["score"] for p in predictions]), np.array(right))
 
     def label_names(self, task: ClassifierSettings, label: Any) -> str:
         """Return the name of a label."""

@@ -13,6 +13,7 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.kind import Kind
 from albert_tf.tasks.task_settings import SettingsT
 from finetuning.datasets.dataset import Data, Dataset, Prediction
+from finetuning.datasets.scores.calibration import Confidences
 from finetuning.kinds.baselines.regularization import Examples, Predict
 from finetuning.kinds.thresholds import Thresholds
 
@@ -35,6 +36,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
       counted: the settings that `with_counts` sets.
       can_be_taught: True if a student can be trained on the outputs of a teacher.
       has_depths: True if `outputs_of` gives the outputs of its export for the texts of an example.
+      has_temperature: True if it has the setting `logit_temperature`; its loss is a log loss.
       has_baseline: True if `baseline` is a linear model on features of the words.
     """
 
@@ -48,6 +50,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     counted: ClassVar[Sequence[str]] = ()
     can_be_taught: ClassVar[bool] = False
     has_depths: ClassVar[bool] = False
+    has_temperature: ClassVar[bool] = False
     has_baseline: ClassVar[bool] = False
 
     # A line of `finetuning.predict --input`.
@@ -135,6 +138,12 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     def references(self, examples: Sequence[Any]) -> Mapping[str, Sequence[Prediction]]:
         """Return the predictions of methods without a model, by name, for beside the scores."""
         return {}
+
+    def confidences(
+        self, predictions: Sequence[Prediction], examples: Sequence[Any]
+    ) -> Confidences | None:
+        """Return the probabilities of answers, and which are right; None if there are none."""
+        return None
 
     # Training.
 

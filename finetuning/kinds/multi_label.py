@@ -14,6 +14,7 @@ from albert_tf.tasks.multi_label.model import MultiLabelSettings, indicators, la
 from albert_tf.tasks.probabilities import logit
 from finetuning.datasets import selection
 from finetuning.datasets.dataset import Data, Prediction
+from finetuning.datasets.scores.calibration import Confidences
 from finetuning.datasets.scores.multi_label_metrics import (
     MIN_TEXTS,
     at_thresholds,
@@ -105,6 +106,7 @@ class MultiLabel(TextKind[MultiLabelSettings]):
     has_baseline = True
     kind = KINDS["multi_label"]
     thresholds = LabelThresholds()
+    has_temperature = True
     found = ("labels", "label")
     empty_remedy = " Rare labels also need lower thresholds: training.threshold_share=0.1."
 
@@ -122,6 +124,14 @@ class MultiLabel(TextKind[MultiLabelSettings]):
         probabilities = dict(zip(labels, shares.tolist(), strict=True))
         names = " and ".join(f"`{name}`" for name in chosen)
         return f"always {names}, {words}", {"labels": chosen, "probabilities": probabilities}
+
+    def confidences(
+        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> Confidences:
+        """Return the probability of each label of each text; it is right if the text has it."""
+        probabilities = probabilities_of(predictions)
+        has_label = indicators(examples, probabilities.shape[1])
+        return Confidences(probabilities.ravel(), has_label.ravel())
 
     def card_sections(
         self,

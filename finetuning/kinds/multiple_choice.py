@@ -4,10 +4,13 @@ import collections
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings, option_letter
 from finetuning.datasets.dataset import Data, Prediction
+from finetuning.datasets.scores.calibration import Confidences
 from finetuning.kinds.cards import mistakes
 from finetuning.kinds.kind import FinetuningKind, text_of
 
@@ -17,6 +20,7 @@ class MultipleChoice(FinetuningKind[MultipleChoiceSettings]):
 
     kind = KINDS["multiple_choice"]
     hub_task = "multiple-choice"
+    has_temperature = True
 
     def expected_line(self, task: MultipleChoiceSettings) -> str:
         """Return a description of a valid line."""
@@ -40,6 +44,16 @@ class MultipleChoice(FinetuningKind[MultipleChoiceSettings]):
         (most, _), *_ = collections.Counter(each.label for each in data.train).most_common(1)
         words = f"always option {option_letter(int(most))}, the most frequent in training"
         return words, {"choice": most}
+
+    def confidences(
+        self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
+    ) -> Confidences:
+        """Return the probability of each chosen option."""
+        pairs = zip(predictions, examples, strict=True)
+        probabilities = [max(p["probabilities"]) for p in predictions]
+        return Confidences(
+            np.array(probabilities), np.array([p["choice"] == e.label for p, e in pairs])
+        )
 
     def card_sections(
         self,

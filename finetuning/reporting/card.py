@@ -12,6 +12,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import task_of
 from finetuning.datasets.dataset import Data, Prediction, Source
 from finetuning.kinds.registry import FINETUNING
+from finetuning.reporting import calibration_report
 from finetuning.reporting.hub_header import hub_header
 from finetuning.reporting.report import upper_bounds
 
@@ -22,8 +23,12 @@ def write(
     source: Source,
     result: Mapping[str, Any],
     predictions: Sequence[Prediction],
+    held_out: bool = False,
 ) -> None:
-    """Write the card of a run that is about to be complete."""
+    """Write the card of a run that is about to be complete.
+
+    `held_out` is True if examples were held out of training to choose settings on.
+    """
     config, task = run.config(), task_of(run.path)
     name, examples = next(iter(data.dev.items()))
     values = [
@@ -42,6 +47,7 @@ def write(
         _explanation(data, result),
         "![loss](plots/loss.png) ![dev](plots/dev.png)",
         *FINETUNING[task.kind].card_sections(task, predictions, examples),
+        *calibration_report.sections(task, result, held_out),
         "## Settings",
         markdown_table(("key", "value"), values),
         "## Use",

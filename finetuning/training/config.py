@@ -42,6 +42,9 @@ class TrainingConfig(Bounded):
         `task.thresholds` for the best F1; 0 leaves that setting unchanged.
       threshold_per_label: choose a threshold for each label, by its own F1, instead of one for all
         by the micro F1. A label with fewer than 5 held-out texts has the common threshold.
+      calibrate: choose `task.logit_temperature`, by which the logits are divided, for the lowest
+        log loss of the dev examples, or of those of `threshold_share`, so that probabilities are
+        shares of right answers (arXiv 1706.04599). No label changes, except by its threshold.
       kernels: auto, the operations that are fastest on the device; or plain, TensorFlow's own.
     """
 
@@ -66,6 +69,7 @@ class TrainingConfig(Bounded):
     class_weights: Annotated[str, one_of("none", "balanced")] = "none"
     threshold_share: Annotated[float, between("[0, 1)")] = 0.0
     threshold_per_label: bool = False
+    calibrate: bool = False
     precision: Annotated[str, one_of(*PRECISIONS)] = "auto"
     kernels: Annotated[str, one_of(*KERNELS)] = "auto"
 

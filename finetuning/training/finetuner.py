@@ -24,9 +24,10 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.thresholds import Thresholds
-from finetuning.reporting import card, report
+from finetuning.reporting import calibration_report, card, report
 from finetuning.reporting.intact_results import read_result
 from finetuning.reporting.notes import notes_of
+from finetuning.training import calibration
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
 from finetuning.training.fit import Scores, compiled, fine_tune, mean_loss
@@ -89,6 +90,8 @@ class Finetuner:
     ) -> None:
         """Complete a run; with `dry_run`, make everything but write nothing."""
         metric = self._deciding_metric(config)
+        if config.training.calibrate:
+            calibration.require_probabilities(self.task.kind, self._calibrating()[1])
         run_config = self._config_of(config, run, source)
         run.check(run_config)
         self._require_same_vocabulary(run)
@@ -158,8 +161,9 @@ class Finetuner:
             **source.extra_config,
         }
         if os.path.isfile(run.config_path):  # with what the run has chosen or counted
-            chosen = (_thresholds(self.task).key,) if self.held_out else ()
-            stored, keys = run.section("task"), (*chosen, *FINETUNING[self.task.kind].counted)
+            stored, keys = run.section("task"), [*FINETUNING[self.task.kind].counted]
+            keys += [_thresholds(self.task).key] if self.held_out else []
+            keys += ["logit_temperature"] if config.training.calibrate else []
             values["task"] |= {key: stored.get(key) for key in keys}
         return values
 
@@ -219,6 +223,23 @@ class Finetuner:
             used.set_weights(model.get_weights())
         return used
 
+    def _calibrating(self) -> tuple[str, Sequence[Any]]:
+        """Return the name of the examples on which the temperature is chosen, and the examples."""
+        return ("held out", self.held_out) if self.held_out else next(iter(self.data.dev.items()))
+
+    def _calibrate(self, model: TaskModel, values: TrainingConfig) -> dict[str, list[Prediction]]:
+        """Set the temperature of a model; return predictions for dev by which to judge it."""
+        dev_name, dev = next(iter(self.data.dev.items()))
+        before = {calibration_report.BEFORE: self.scores(model, dev_name, dev, values)[1]}
+        name, examples = self._calibrating()
+        features = self.features(f"dev {name}", examples, model.task)
+        logits = predict(model, features, values.batch_size // values.accumulation_steps)
+        if not self.held_out:
+            fitted = calibration.cross_fitted(model, logits, features, examples)
+            before = {calibration_report.ERROR: fitted, **before}
+        calibration.calibrate(model, logits, features)
+        return before
+
     def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> str:
         """Set the thresholds that are best for the held-out examples; return a sentence on them."""
         rule, examples, per_label = (
@@ -242,6 +263,7 @@ class Finetuner:
         run: RunDir,
     ) -> None:
         """Evaluate the best weights; write scores, predictions, plots and the model card."""
+        judged = self._calibrate(model, config.training) if config.training.calibrate else {}
         thresholds = self._choose_threshold(model, config.training) if self.held_out else None
         parts = {  # on all workers, which compute together
             name: self.scores(model, name, examples, config.training)
@@ -254,13 +276,15 @@ class Finetuner:
                 scores["loss"] = mean_loss(model, features, config.training.batch_size)
         if not devices.is_chief(self.strategy):
             return
-        if thresholds:
+        if model.task != config.task:
             outputs.write_json(run.config_path, run_config | {"task": settings.to_dict(model.task)})
         result = report.result_of(
             self.task, self.data, parts, run.metrics("seconds"), metric, best_step
         )
         result |= {"train_examples": count, "training_precision": config.training.precision}
         predictions, (examples, *_) = next(iter(parts.values()))[1], self.data.dev.values()
+        judged = {calibration_report.ERROR: predictions, **judged}
+        result |= calibration_report.write(run, self.task.kind, judged, examples)
         if thresholds:
             result["thresholds"] = thresholds
             print(thresholds)
@@ -272,7 +296,7 @@ class Finetuner:
         losses = ("loss/train", "dev/loss")
         panels = {"loss": losses, "dev": tuple(f"dev/{m}" for m in self.task.metrics)}
         plot_metrics(run, panels, "step")
-        card.write(run, self.data, self.source, result, predictions)
+        card.write(run, self.data, self.source, result, predictions, bool(self.held_out))
         run.finish(result)
         shutil.rmtree(run.training_path, ignore_errors=True)
         print(f"{run.path}: {report.line(self.task.kind, result)}")

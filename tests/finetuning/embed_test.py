@@ -2,14 +2,12 @@
 
 import json
 import pathlib
-import sys
-import types
 
 import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, MachineError
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.embeddings.embedding_data import EmbeddingData
@@ -18,29 +16,34 @@ from finetuning.embed import EmbedOptions, main
 TEXTS = [f"text number {number}" for number in range(10)]
 
 
+# A teacher that counts: the vector of `text number 3` is (3, 1). It fails at the number in a file.
+PACKAGE = """
+import json, pathlib
+import numpy as np
+
 class SentenceTransformer:
-    """A teacher that counts: the vector of `text number 3` is (3, 1)."""
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        assert self.path.is_dir()
 
-    calls: list[list[str]] = []
-    fails_at = 99
-
-    def __init__(self, path: str) -> None:
-        assert pathlib.Path(path).is_dir()
-
-    def encode(self, texts: list[str], batch_size: int, show_progress_bar: bool) -> np.ndarray:
-        self.calls.append(texts)
-        numbers = [int(text.split()[-1]) for text in texts]
-        if self.fails_at in numbers:
-            raise KeyboardInterrupt
-        return np.array([[number, 1] for number in numbers], np.float32)
+    def encode(self, texts, batch_size, show_progress_bar, convert_to_numpy):
+        print("a note of the package")
+        with open(self.path / "calls", "a") as file:
+            file.write(json.dumps(texts) + "\\n")
+        numbers = [int(text.split()[-1]) for text in texts if text != "a text"]
+        fails_at = self.path / "fails_at"
+        if fails_at.exists() and int(fails_at.read_text()) in numbers:
+            raise SystemExit(3)
+        return np.array([[number, 1] for number in numbers or [0]], np.float64)
+"""
 
 
 @pytest.fixture
 def options(tmp_path, monkeypatch) -> EmbedOptions:
-    module = types.ModuleType("sentence_transformers")
-    monkeypatch.setattr(SentenceTransformer, "calls", [])
-    module.SentenceTransformer = SentenceTransformer  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "sentence_transformers.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path / "packages")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
     (tmp_path / "teacher").mkdir()
     (tmp_path / "teacher" / "modules.json").write_text("[]")
     (tmp_path / "train.tsv").write_text("text\n" + "\n".join(TEXTS) + "\n")
@@ -58,17 +61,25 @@ def test_they_are_read_as_labels(options):
         main(options, 4)
 
 
-def test_it_continues_where_it_was_interrupted(options, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(SentenceTransformer, "fails_at", 9)
-        with pytest.raises(KeyboardInterrupt):
-            main(options, 4)
+def test_it_continues_where_it_was_interrupted(options):
+    folder = pathlib.Path(options.data_dir, "teacher")
+    (folder / "fails_at").write_text("9")
+    with pytest.raises(MachineError, match="--teacher=.*ended with exit status 3"):
+        main(options, 4)
     assert not (pathlib.Path(options.data_dir) / "train.vectors").exists()
-    SentenceTransformer.calls.clear()
+    (folder / "fails_at").unlink()
+    (folder / "calls").unlink()
     main(options, 4)
-    assert SentenceTransformer.calls == [TEXTS[:1], TEXTS[8:]]
+    calls = [json.loads(line) for line in (folder / "calls").read_text().splitlines()]
+    assert calls == [["a text"], TEXTS[:1], TEXTS[8:]]
     vectors = np.load(f"{options.data_dir}/train.vectors/vectors.npy")
     assert vectors.dtype == np.float16 and vectors[:, 0].tolist() == [*range(10)]
+
+
+def test_a_model_that_the_package_cannot_load(options):
+    (pathlib.Path(options.data_dir) / "packages" / "sentence_transformers.py").write_text("1 / 0")
+    with pytest.raises(InputError, match="ended with exit status 1"):
+        main(options)
 
 
 def test_a_vector_too_large_for_float16(options):

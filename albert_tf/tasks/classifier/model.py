@@ -2,13 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
+from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.task_settings import require_labels
@@ -23,14 +24,16 @@ class ClassifierSettings(TextSettings):
       labels: the names of the labels, in the order of the logits.
       exit_losses: train the pooler and the head on the output of every layer, not only the last
         one, so that exports with fewer layers or early exits predict well (arXiv 2006.04152).
+      logit_temperature: what the trained logits are divided by; `training.calibrate` chooses it.
     """
 
     LABEL_DTYPE = np.int32
     HEAD = ("labels",)
-    FROM_DATA = ("labels", "pair")
+    FROM_DATA = ("labels", "pair", "logit_temperature")
 
     labels: tuple[str, ...]
     exit_losses: bool = False
+    logit_temperature: Annotated[float, POSITIVE] = 1.0
     kind: str = "classifier"
 
     def __post_init__(self) -> None:

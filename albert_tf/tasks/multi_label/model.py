@@ -2,13 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
+from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import ConfigError, shortened
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.task_model import TaskModel, head_dense
@@ -25,13 +26,15 @@ class MultiLabelSettings(TextSettings):
     Attributes:
       labels: the names of the labels, in the order of the logits.
       thresholds: for each label the probability above which it is predicted. Empty: 0.5 for each.
+      logit_temperature: what the trained logits are divided by; `training.calibrate` chooses it.
     """
 
     HEAD = ("labels",)
-    FROM_DATA = ("labels", "thresholds", "pair")
+    FROM_DATA = ("labels", "thresholds", "pair", "logit_temperature")
 
     labels: tuple[str, ...]
     thresholds: tuple[float, ...] = ()
+    logit_temperature: Annotated[float, POSITIVE] = 1.0
     kind: str = "multi_label"
 
     def __post_init__(self) -> None:

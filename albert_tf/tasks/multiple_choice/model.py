@@ -9,7 +9,7 @@ import tf_keras
 
 from albert_tf.models.encoder import INPUTS, call_symbolically
 from albert_tf.models.layers import common
-from albert_tf.runtime.bounds import MOST_PIECES, at_least, at_most, between, one_of
+from albert_tf.runtime.bounds import MOST_PIECES, POSITIVE, at_least, at_most, between, one_of
 from albert_tf.tasks.features import LONG_TEXTS
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.task_settings import TaskSettings
@@ -31,15 +31,17 @@ class MultipleChoiceSettings(TaskSettings):
       long_texts: `cut` truncates contexts that do not fit. `mean` and `max` read them in windows of
         equal length, each with the question's label in training, and predict from the mean or the
         maximum of the windows' probabilities.
+      logit_temperature: what the trained logits are divided by; `training.calibrate` chooses it.
     """
 
-    FROM_DATA = ("num_choices",)
+    FROM_DATA = ("num_choices", "logit_temperature")
 
     seq_length: Annotated[int, at_least(5), MOST_PIECES] = 512
     num_choices: Annotated[int, at_least(2), at_most(2**10)] = 4
     qa_length: Annotated[int, at_least(1), MOST_PIECES] = 128
     dropout: Annotated[float, between("[0, 1)")] = 0.1
     long_texts: Annotated[str, one_of(*LONG_TEXTS)] = "cut"
+    logit_temperature: Annotated[float, POSITIVE] = 1.0
     kind: str = "multiple_choice"
 
     @property

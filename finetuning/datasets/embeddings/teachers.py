@@ -13,6 +13,7 @@ from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.embedding.embedder import in_batches
 from finetuning.datasets.embeddings import onnx_teacher
+from finetuning.datasets.embeddings.torch_process import TorchProcess
 
 Teacher = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors [N, D]
 
@@ -43,7 +44,7 @@ def _loaded(path: str, batch_size: int) -> Teacher:
     elif is_saved_model(path) and not os.path.isdir(os.path.join(path, EXTRAS)):
         embed = _of_saved_model(path)
     elif os.path.isfile(os.path.join(path, onnx_teacher.MODULES)):
-        return _of_sentence_transformers(path, batch_size)
+        return TorchProcess(path, batch_size)
     else:
         embedder = albert_tf.load_embedder(path)
         return lambda texts: embedder(texts, batch_size, show_progress_bar=False)
@@ -100,15 +101,3 @@ def _maps_texts_to_vectors(signature: Any) -> bool:
         and outputs[0].dtype.is_floating
         and outputs[0].shape.rank in (None, 2)
     )
-
-
-def _of_sentence_transformers(path: str, batch_size: int) -> Teacher:
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ModuleNotFoundError:
-        raise InputError(
-            f"--teacher={path} is a folder of sentence-transformers, which needs this package. Run "
-            "pip install sentence-transformers."
-        ) from None
-    model = SentenceTransformer(path)
-    return lambda texts: model.encode(texts, batch_size=batch_size, show_progress_bar=False)

@@ -1,0 +1,145 @@
+"""`training.calibrate`: errors and temperatures by hand, and a run whose probabilities it made."""
+
+import json
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.convert.__main__ import ConvertOptions
+from albert_tf.convert.__main__ import main as convert
+from albert_tf.export.__main__ import ExportOptions
+from albert_tf.export.__main__ import main as export
+from albert_tf.models.checkpoints import read_checkpoint
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
+from albert_tf.tasks.examples import ChoiceExample, TextExample
+from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
+from albert_tf.tasks.predictor import load_predictor, load_task_model, predict
+from albert_tf.tasks.probabilities import softmax
+from albert_tf.tasks.texts import featurize_texts
+from finetuning.datasets.scores.calibration import Confidences, calibration_error, reliability
+from finetuning.kinds.registry import FINETUNING
+from finetuning.train import FinetuneOptions, main
+from finetuning.training.calibration import (
+    best_temperature,
+    cross_fitted,
+    require_probabilities,
+)
+from tests.finetuning.conftest import QUICK
+
+TEXTS = ["apple pear", "hammer", "plum saw", "cherry"]
+
+
+def test_the_calibration_error_by_hand():
+    """Of 15 bins, .9 is in the 14th, .6 and .55 in the 9th, 0 in the first."""
+    probability = np.array([0.9, 0.9, 0.6, 0.55, 0.0])
+    confidences = Confidences(probability, np.array([True, False, True, False, False]))
+    bins = reliability(confidences)
+    assert bins.size.tolist() == [1, 2, 2] and bins.accuracy.tolist() == [0, 0.5, 0.5]
+    np.testing.assert_allclose(bins.probability, [0, 0.575, 0.9])
+    assert calibration_error(confidences) == pytest.approx((2 * 0.075 + 2 * 0.4) / 5)
+
+
+def test_an_edge_is_in_the_lower_bin():
+    probability = np.array([0.2, 0.2001, 1.0])
+    sizes = reliability(Confidences(probability, np.ones(3, bool)), bins=5).size
+    assert sizes.tolist() == [1, 1, 1]
+
+
+def classifier(**values: object) -> SequenceClassifier:
+    return SequenceClassifier(
+        AlbertEncoder.from_preset("albert-tiny"), ClassifierSettings(**values)
+    )
+
+
+def test_the_temperature_by_hand():
+    """With the logits 2 and 0, and 3 of 4 answers right, e^(2 / T) / (1 + e^(2 / T)) is 3/4."""
+    model = classifier(labels=("a", "b"))
+    logits, labels = np.tile([[2.0, 0.0]], (40, 1)), np.repeat([0, 1], (30, 10))
+    assert best_temperature(model, labels, logits) == pytest.approx(2 / np.log(3), rel=1e-3)
+
+
+def test_the_temperature_of_several_labels():
+    task = MultiLabelSettings(labels=("a", "b"))
+    model = MultiLabelClassifier(AlbertEncoder.from_preset("albert-tiny"), task)
+    logits, labels = np.full([40, 2], 2.0), np.zeros([40, 2], np.float32)
+    labels[:30, 0] = labels[10:, 1] = 1
+    assert best_temperature(model, labels, logits) == pytest.approx(2 / np.log(3), rel=1e-3)
+
+
+def test_each_half_has_the_temperature_of_the_other(begin):
+    """The even examples are right in 3 of 4 cases, the odd ones in 9 of 10."""
+    model = classifier(labels=("a", "b"))
+    labels = [int(row % 8 == 0 or row % 20 == 1) for row in range(80)]
+    examples = [TextExample("apple", None, label) for label in labels]
+    features = featurize_texts(examples, begin.tokenizer, model.task)
+    predictions = cross_fitted(model, np.tile([[2.0, 0.0]], (80, 1)), features, examples)
+    for row, prediction in enumerate(predictions):
+        assert prediction["probabilities"]["a"] == pytest.approx([0.9, 0.75][row % 2], rel=1e-3)
+
+
+@pytest.fixture(scope="module")
+def calibrated(start: str, fruit: str, made_once: Callable) -> RunDir:
+    """A run of few steps, whose probabilities are not those of right answers."""
+
+    def write(folder: pathlib.Path) -> None:
+        changes = ("training.steps=15", "training.calibrate=true")
+        given = ("text_classification", str(folder), fruit)
+        main(FinetuneOptions(*given, init=start, set=(*QUICK, *changes)))
+
+    return RunDir(str(made_once("calibrated", write)))
+
+
+def test_probabilities_are_those_of_divided_logits(calibrated: RunDir, tmp_path: pathlib.Path):
+    predictor = load_predictor(calibrated.path)
+    temperature = predictor.task.logit_temperature
+    assert temperature != 1 and calibrated.section("task")["logit_temperature"] == temperature
+    raw = SequenceClassifier(predictor.model.encoder, predictor.task).create_weights()
+    read_checkpoint(tf.train.Checkpoint(model=raw), calibrated.path)
+    features = featurize_texts(
+        [TextExample(text) for text in TEXTS], predictor.tokenizer, predictor.task
+    )
+    wanted = softmax(predict(raw, features, 4) / temperature)
+    answers = predictor(TEXTS)
+    rows = [list(answer["probabilities"].values()) for answer in answers]
+    np.testing.assert_allclose(rows, wanted, rtol=1e-5)
+
+    export(ExportOptions(run_dir=calibrated.path, output=str(tmp_path / "export")))
+    served = tf.saved_model.load(str(tmp_path / "export" / "1")).signatures["serving_default"]
+    np.testing.assert_allclose(served(text=tf.constant(TEXTS))["probabilities"], wanted, rtol=1e-4)
+    convert(ConvertOptions(calibrated.path, str(tmp_path / "converted")))
+    converted = load_task_model(str(tmp_path / "converted"))
+    assert converted.task.logit_temperature == 1
+    np.testing.assert_allclose(softmax(predict(converted, features, 4)), wanted, rtol=1e-5)
+
+
+def test_the_card_has_both_errors(calibrated: RunDir):
+    result, card = calibrated.result(), pathlib.Path(calibrated.card_path).read_text()
+    rows = [json.loads(line) for line in open(calibrated.predictions_path("dev"))]
+    assert 0 < result["calibration_error"] and 0 < result["uncalibrated_error"]
+    for name in ("calibration_error", "uncalibrated_error"):
+        assert f"{result[name]:.4f}" in card
+    likelihoods = [row["prediction"]["probabilities"][row["example"]["label"]] for row in rows]
+    assert result["loss"] == pytest.approx(-np.mean(np.log(likelihoods)), rel=1e-4)
+    assert (pathlib.Path(calibrated.plots_path) / "reliability.png").stat().st_size > 0
+
+
+def test_what_cannot_be_calibrated_is_refused():
+    examples = [TextExample("a", None, 0)] * 30
+    require_probabilities("classifier", examples)
+    with pytest.raises(InputError, match="at least 30 dev examples.*Received: 29"):
+        require_probabilities("classifier", examples[:29])
+    with pytest.raises(ConfigError, match="classifier, multi_label, multiple_choice.*regressor"):
+        require_probabilities("regressor", examples)
+
+
+def test_the_confidences_of_choices():
+    predictions = [{"choice": 1, "probabilities": [0.2, 0.8]}, {"choice": 0, "probabilities": [1]}]
+    examples = [ChoiceExample("q", "", ("x", "y"), label) for label in (1, 1)]
+    confidences = FINETUNING["multiple_choice"].confidences(predictions, examples)
+    assert confidences.probability.tolist() == [0.8, 1] and confidences.is_right.tolist() == [1, 0]
