@@ -85,9 +85,11 @@ class DistillOptions(commands.CommandOptions):
     texts: str | None = commands.option(
         "unlabeled texts to add to the training texts: a table, or a text per line", None, path=True
     )
-    loss: Annotated[str, one_of(*LOSSES)] = commands.option("cross_entropy or mse", "cross_entropy")
+    loss: Annotated[str | None, one_of(*LOSSES)] = commands.option(
+        "cross_entropy or mse; default: the first that the task has", None
+    )
     temperature: Annotated[float, POSITIVE] = commands.option(
-        "for cross_entropy: the temperature of teacher and student", 2.0
+        "the temperature of teacher and student", 2.0, only_for={"loss": LOSSES[:1]}
     )
     device: str = commands.option("auto, cpu, gpu or tpu", "auto")
     tpu: str | None = commands.option("the TPU: its name, its grpc:// address, or local", None)
@@ -127,8 +129,7 @@ class _Distillation:
     """The teacher, the starting point of the student, and the data of both."""
 
     def __init__(self, options: DistillOptions) -> None:
-        self.options = options
-        _check(options)
+        self.options = options = _checked(options)
         require_settings(KINDS[DATASETS[options.task].kind].settings, options.set)
         outputs.require_folder(options.output, "--output")
         self.strategy = devices.strategy(options.device, options.tpu)
@@ -239,8 +240,15 @@ class _Distillation:
         return self._kind.taught_loss(task, is_soft, self.options.temperature)
 
 
-def _check(options: DistillOptions) -> None:
-    trained_dataset(options.task, "--task")
+def _checked(options: DistillOptions) -> DistillOptions:
+    """Return the options with the loss, after the checks that need no data."""
+    losses = FINETUNING[trained_dataset(options.task, "--task").kind].student_losses
+    if losses and options.loss not in (None, *losses):
+        raise InputError(
+            f"--loss must be {' or '.join(losses)} for --task={options.task}. Received: "
+            f"{options.loss}."
+        )
+    options = dataclasses.replace(options, loss=options.loss or (losses or LOSSES)[0])
     if (options.student is None) == (options.student_layers is None):
         raise InputError(
             "pass either --student or --student_layers. Received: "
@@ -251,6 +259,7 @@ def _check(options: DistillOptions) -> None:
             "--device=multi_worker: distillation runs in one process, on all of its devices. Pass "
             "auto, cpu, gpu or tpu."
         )
+    return options
 
 
 def _require_teachable(config: FinetuneConfig) -> None:
@@ -270,8 +279,8 @@ def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
         differs from --data_dir in kind, pair or labels.
     """
     task, name = task_of(options.teacher), RunDir(options.teacher).config().get("name")
-    if not FINETUNING[task.kind].can_be_taught:
-        kinds = ", ".join(name for name, kind in FINETUNING.items() if kind.can_be_taught)
+    if not FINETUNING[task.kind].student_losses:
+        kinds = ", ".join(name for name, kind in FINETUNING.items() if kind.student_losses)
         raise InputError(
             f"--teacher={options.teacher} must be of kind {kinds}. Received: a run of "
             f"kind {task.kind!r}, which cannot be distilled here."

@@ -162,6 +162,12 @@ def _kind(options: ExportOptions, task: str | None) -> str:
             name for name, export in PRETRAINED.items() if not export.needs_pretraining_heads
         )
         allowed = list(dict.fromkeys([task, *without_heads, *of_encoders]))
+    elif not options.kind and task != "pretraining":
+        raise InputError(
+            f"--run_dir={options.run_dir}: the task of the run must be pretraining or one of "
+            f"{', '.join(KINDS)}. Received: {task!r} in config.json. Pass --kind=encoder, or "
+            "another folder."
+        )
     kind = options.kind or (allowed[0] if task == "pretraining" else task)
     if kind is None or kind not in allowed:
         raise InputError(

@@ -103,15 +103,16 @@ def latest_in(folder: str) -> str | None:
     """Return what `tf.train.latest_checkpoint` returns, for a folder of any name.
 
     Raises:
-      InputError: the file that names the checkpoints is damaged.
+      InputError: the file that names the checkpoints is damaged, or a Git LFS pointer.
     """
     file = os.path.join(folder, "checkpoint")
     if not os.path.isfile(file):
         return None
-    try:
-        state = tf.train.get_checkpoint_state(folder)
-    except ValueError:  # not UTF-8, or without a name
-        state = None
+    with reading(file):
+        try:
+            state = tf.train.get_checkpoint_state(folder)
+        except ValueError:  # not UTF-8, or without a name
+            state = None
     if state is None:
         raise InputError(
             f"{file!r} must name the newest checkpoint as TensorFlow writes it, but is damaged. "

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from albert_tf.models.head import HEADS, Head
 from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, at_most, between, one_of
-from albert_tf.runtime.errors import ConfigError, InputNotFoundError, shortened
+from albert_tf.runtime.errors import ConfigError, InputNotFoundError, in_file, shortened
 from albert_tf.runtime.files import outputs
 
 SHARINGS = ("all", "attention", "ffn", "none")
@@ -178,7 +178,8 @@ class AlbertConfig(Bounded):
                 f"{path!r} is a configuration of Google or Hugging Face: convert the folder first, "
                 "python -m albert_tf.convert --from=huggingface:DIR (or google:DIR) --to=FOLDER."
             )
-        return cls.from_dict(model)
+        with in_file(path):
+            return cls.from_dict(model)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "AlbertConfig":

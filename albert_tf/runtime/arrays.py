@@ -1,6 +1,13 @@
-"""Index arithmetic shared by texts, records and windows."""
+"""Index arithmetic shared by texts, records and windows; what damaged files of NumPy raise."""
+
+from tokenize import TokenError
 
 import numpy as np
+
+DAMAGES = (
+    *(OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, RuntimeError),
+    TokenError,  # from headers, which are Python
+)
 
 
 def ragged_ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:

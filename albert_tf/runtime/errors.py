@@ -75,6 +75,15 @@ def _cut_off(text: str) -> str:
 
 
 @contextlib.contextmanager
+def in_file(path: str) -> Iterator[None]:
+    """Name a file in the message of a ConfigError of the block, which has read it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise type(error)(f"{os.fspath(path)!r}: {error}") from None
+
+
+@contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
     """Turn a disk or permission error in the block, which reads `path`, into a MachineError.
 

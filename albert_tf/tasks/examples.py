@@ -5,7 +5,15 @@ from typing import Any
 
 
 class Example:
-    """An example of a kind: each kind has a frozen dataclass of them."""
+    """An example of a kind: each kind has a frozen dataclass of them.
+
+    Attributes:
+      id: the dataset's name for it, if it has one.
+      label: the answer; None if unknown.
+    """
+
+    id: str = ""
+    label: Any = None
 
     @property
     def named_texts(self) -> tuple[tuple[str, str], ...]:
@@ -16,6 +24,16 @@ class Example:
     def texts(self) -> tuple[str, ...]:
         """The texts."""
         return tuple(text for _, text in self.named_texts)
+
+    @property
+    def source(self) -> Any:
+        """What examples that a split must keep together have in common: here, all texts."""
+        return self.texts
+
+    @property
+    def is_known(self) -> bool:
+        """True if the answer is known."""
+        return self.label is not None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +62,11 @@ class TextExample(Example):
         """The text, or both."""
         first = ("first", self.first)
         return (first,) if self.second is None else (first, ("second", self.second))
+
+    @property
+    def source(self) -> tuple[str, str | None]:
+        """The text, or both."""
+        return self.first, self.second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +97,16 @@ class SpanExample(Example):
         """The question and the context."""
         return ("question", self.question), ("context", self.context)
 
+    @property
+    def source(self) -> str:
+        """The context."""
+        return self.context or self.question
+
+    @property
+    def is_known(self) -> bool:
+        """True if there is an answer, or none is known to exist."""
+        return bool(self.answers) or self.is_impossible
+
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceExample(Example):
@@ -102,6 +135,11 @@ class ChoiceExample(Example):
         options = tuple(("options", option) for option in self.options)
         return ("question", self.question), ("context", self.context), *options
 
+    @property
+    def source(self) -> str:
+        """The context, or without one the question."""
+        return self.context or self.question
+
 
 @dataclasses.dataclass(frozen=True)
 class TokenExample(Example):
@@ -126,3 +164,13 @@ class TokenExample(Example):
     def named_texts(self) -> tuple[tuple[str, str], ...]:
         """The text."""
         return (("text", self.text),)
+
+    @property
+    def source(self) -> str:
+        """The text."""
+        return self.text
+
+    @property
+    def is_known(self) -> bool:
+        """True if the spans are known, of which there may be none."""
+        return self.entities is not None

@@ -18,6 +18,7 @@ from albert_tf.models.checkpoints import load_config, read_checkpoint
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime import settings
 from albert_tf.runtime.bounds import Bounded, one_of
+from albert_tf.runtime.errors import in_file
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
@@ -99,7 +100,7 @@ class Kind(Export, Generic[SettingsT]):
     """A kind of task.
 
     Attributes:
-      settings: the frozen dataclass of the `task` section.
+      settings: the frozen dataclass of the `task` section. Every field but `labels` has a default.
       model: the class of the model; its arguments are (encoder, settings).
       example: the class of the examples.
       features: the class of the features.
@@ -130,9 +131,10 @@ class Kind(Export, Generic[SettingsT]):
         """Return the `task` section of a run of this kind.
 
         Raises:
-          ConfigError: a key is unknown, or a value impossible.
+          ConfigError: a key is unknown, or a value impossible; the message names the file.
         """
-        return settings.from_dict(self.settings, run.section("task"), "task.")
+        with in_file(run.config_path):
+            return settings.from_dict(self.settings, run.section("task"), "task.")
 
     @abc.abstractmethod
     def featurize(self, examples: Sequence[Any], tokenizer: Tokenizer, task: SettingsT) -> Features:

@@ -48,6 +48,11 @@ class Reading(Bounded):
     def __post_init__(self) -> None:
         super().__post_init__()
         names = (*self.text_column, *self.columns_of_labels)
+        if len(set(self.columns_of_labels)) < len(self.columns_of_labels):
+            raise InputError(
+                "--label_column must name another column each time. Received: "
+                f"{', '.join(self.columns_of_labels)}."
+            )
         if len(self.text_column) > 2 or len(set(names)) < len(names):
             raise InputError(
                 "--text_column must name one column, or be given twice for pairs, and "

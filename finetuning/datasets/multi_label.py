@@ -49,8 +49,8 @@ class MultiLabel(Dataset):
     cell means that there is no label. A label that a row repeats counts once.
 
     `Source.reading` may name other columns, or a column of 0 and 1 for each label. The labels are
-    those of the training part, sorted by name. A part to predict, such as `test`, may have no
-    column for the labels.
+    those of the training part, or those that have a column, sorted by name. A part to predict, such
+    as `test`, may have no column for the labels.
 
     Attributes:
       separator: the text between the labels of a row in the file of `write_submission`.
@@ -72,14 +72,24 @@ class MultiLabel(Dataset):
         table = dataclasses.replace(open_part(source, "train"), remedy=_REMEDY)
         columns = text_columns(source, table)
         rows = list(_rows(source, table, columns, allow_empty=False))
-        names = sorted({name for _, _, labels in rows for name in labels or ()})
+        sets = [labels or () for _, _, labels in rows]
+        names = sorted({name for labels in sets for name in labels})
         if not names:
             raise InputError(
                 f"{table.path}: the column `{source.reading.label_column}` must hold a label in at "
                 "least one row. Received: none. Fill it in, or pass --label_column."
             )
-        if not source.reading.label_columns:
+        if source.reading.label_columns:
+            names = _declared(source.reading.label_columns, names)
+        else:
             note_separator([(location, labels or ()) for location, _, labels in rows])
+            if set(names) <= {"0", "1"} and all(len(labels) < 2 for labels in sets):
+                raise InputError(
+                    f"{table.path}: the column `{source.reading.label_column}` must hold the names "
+                    "of labels. Received: only 0 and 1, one in a row. If it says whether a text "
+                    "has a label, pass --task=text_classification; if more columns do so, repeat "
+                    "--label_column for each."
+                )
         task = MultiLabelSettings(pair=len(columns) > 1, labels=tuple(names))
 
         def read_dev() -> list[TextExample]:
@@ -123,6 +133,16 @@ class MultiLabel(Dataset):
         write_predictions(path, [self.separator.join(each["labels"]) for each in predictions])
 
 
+def _declared(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the labels that have a column; print a note on those that no training row has."""
+    if absent := sorted(set(columns) - set(names)):
+        print(
+            f"note: no training example has the label {listed(absent)}, which the model therefore "
+            "never predicts."
+        )
+    return sorted(columns)
+
+
 def _rows(source: Source, table: Table, columns: Sequence[str], allow_empty: bool) -> Rows:
     """Yield the rows of a part; `allow_empty` also accepts one without labels, and empty texts."""
     if source.reading.label_columns:
@@ -134,7 +154,7 @@ def _rows(source: Source, table: Table, columns: Sequence[str], allow_empty: boo
     names = (*columns, name) if name else columns
     unchecked = (name,) if name else ()
     rows = table.select(names, allow_empty=allow_empty, unchecked=unchecked)
-    for location, cells in named(rows, name, digits=True) if name else rows:
+    for location, cells in named(rows, name, several=True) if name else rows:
         texts = (cells[0], cells[1] if len(columns) > 1 else None)
         yield location, texts, _labels(cells[-1], source, location) if name else None
 

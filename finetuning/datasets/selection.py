@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.examples import TextExample, TokenExample
+from albert_tf.tasks.examples import TextExample
 from finetuning.datasets.dataset import Dataset, Source
 from finetuning.datasets.near_duplicates import hosts
 
@@ -152,7 +152,7 @@ def split(
     the fraction of all pairs are never held out together. Of at least 5 documents, about the
     fraction is held out, at least one. The choices for different purposes are independent.
     """
-    texts = [_text_of(example) for example in examples]
+    texts = [example.source for example in examples]
     documents = getattr(examples, "documents", ())
     if isinstance(examples, Connected):
         keys = examples.keys()
@@ -179,7 +179,7 @@ def groups(examples: Sequence[Any]) -> list[int]:
     documents = getattr(examples, "documents", ())
     if len(set(documents)) >= _MIN_DOCUMENTS:
         return list(documents)
-    texts = [_text_of(example) for example in examples]
+    texts = [example.source for example in examples]
     names = hosts([[each] if isinstance(each, str) else each for each in texts])
     number = {name: i for i, name in enumerate(sorted(set(names)))}
     return [number[name] for name in names]
@@ -195,14 +195,6 @@ def _held_out(
     draws = {number: _draw(every, purpose) for number, every in whole.items()}
     last = sorted(draws.values())[max(1, round(fraction * len(whole))) - 1]
     return {number for number, draw in draws.items() if draw <= last}
-
-
-def _text_of(example: Any) -> Any:
-    if isinstance(example, TextExample):
-        return example.first, example.second
-    if isinstance(example, TokenExample):
-        return example.text
-    return example.context or example.question
 
 
 def _draw(value: Any, purpose: str) -> float:

@@ -162,24 +162,25 @@ def rows_of(
         )
 
 
-def named(rows: table_files.Rows, column: str, digits: bool = False) -> table_files.Rows:
+def named(rows: table_files.Rows, column: str, several: bool = False) -> table_files.Rows:
     """Yield rows whose last cell has the label or labels, after a check that they are names.
 
     Args:
       rows: all rows of a part.
       column: the name of the last cell.
-      digits: take texts such as 001 for vectors too.
+      several: a row may have several names: texts such as 001 are vectors too, and vectors may have
+        different lengths.
 
     Raises:
-      InputError: all that are not empty are vectors of 0 and 1, of the same length.
+      InputError: all that are not empty are vectors of 0 and 1, by default of the same length.
     """
     read = list(rows)
-    lengths = [_vector_length(cells[-1], digits) for _, cells in read]
+    lengths = [_vector_length(cells[-1], several) for _, cells in read]
     (first, cells), length = next(
         ((row, each) for row, each in zip(read, lengths, strict=True) if each != 0),
         (("", [""]), 1),
     )
-    if length > 1 and set(lengths) <= {0, length}:
+    if length > 1 and (1 not in lengths if several else set(lengths) <= {0, length}):
         raise InputError(
             f"{first}: `{column}` must hold the names of labels. Received: {cells[-1]!r}, and "
             "such a vector of 0 and 1 in every row that has labels. Write the names of the labels "

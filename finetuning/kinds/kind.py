@@ -34,7 +34,8 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
       table_columns: the columns of a table of predictions with a row for each of what is found.
         Empty: a row for each prediction, of its values.
       counted: the settings that `with_counts` sets.
-      can_be_taught: True if a student can be trained on the outputs of a teacher.
+      student_losses: the values of `finetuning.distill --loss`, the default first. Empty: no
+        student can be trained on the outputs of a teacher.
       has_depths: True if `outputs_of` gives the outputs of its export for the texts of an example.
       has_temperature: True if it has the setting `logit_temperature`; its loss is a log loss.
       has_baseline: True if `baseline` is a linear model on features of the words.
@@ -48,7 +49,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     empty_remedy: ClassVar[str] = ""
     table_columns: ClassVar[tuple[str, ...]] = ()
     counted: ClassVar[Sequence[str]] = ()
-    can_be_taught: ClassVar[bool] = False
+    student_losses: ClassVar[Sequence[str]] = ()
     has_depths: ClassVar[bool] = False
     has_temperature: ClassVar[bool] = False
     has_baseline: ClassVar[bool] = False

@@ -23,6 +23,7 @@ class Regressor(TextKind[RegressorSettings]):
     """A number for a text or a pair of texts."""
 
     has_baseline = True
+    student_losses = ("mse",)
     kind = KINDS["regressor"]
 
     def constant_answer(self, data: Data) -> tuple[str, Prediction]:

@@ -19,7 +19,7 @@ class TextKind(FinetuningKind[TextSettingsT]):
     """A kind whose examples are texts or pairs of texts."""
 
     hub_task = "text-classification"
-    can_be_taught = True
+    student_losses: Sequence[str] = ("cross_entropy", "mse")
     has_depths = True
 
     def expected_line(self, task: TextSettingsT) -> str:

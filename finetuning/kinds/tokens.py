@@ -27,7 +27,7 @@ class Tokens(FinetuningKind[TokenSettings]):
     found = ("entities", "entities")
     table_columns = ("start", "end", "label", "score", "text")
     counted = ("words_per_window",)
-    can_be_taught = True
+    student_losses = ("cross_entropy", "mse")
     has_baseline = True
 
     def expected_line(self, task: TokenSettings) -> str:

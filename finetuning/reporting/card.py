@@ -31,12 +31,13 @@ def write(
     """
     config, task = run.config(), task_of(run.path)
     name, examples = next(iter(data.dev.items()))
+    thresholds = FINETUNING[task.kind].thresholds
+    shown = {("task", thresholds.key)} if thresholds and thresholds.per_label else set()
     values = [
         (f"{section}.{key}", cell(value if isinstance(value, str) else shortened(value)))
         for section in ("training", "task")
         for key, value in config[section].items()
-        if value is not None
-        and (section, key) not in {*_superseded(config["training"]), ("task", "thresholds")}
+        if value is not None and (section, key) not in {*_superseded(config["training"]), *shown}
     ]
     parts = [
         hub_header(run.path, config, result, data.dev),

@@ -10,7 +10,6 @@ from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_predictor
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source
-from finetuning.datasets.scores.metrics import is_known
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 from finetuning.reporting.intact_results import read_result, require_intact
@@ -31,7 +30,7 @@ def read(task: Dataset, source: Source, part: str) -> Data:
     """
     data = task.read(source)
     examples = task.read_part(source, part, data.task)
-    if unknown := sum(not is_known(example) for example in examples):
+    if unknown := sum(not example.is_known for example in examples):
         raise InputError(
             f"--part must be a part with all answers. Received: {part!r} in {source.data_dir!r}, "
             f"where {unknown:,} of {len(examples):,} examples have none. Pass another part, or "

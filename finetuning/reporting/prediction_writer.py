@@ -57,7 +57,8 @@ class PredictionWriter:
 
         Raises:
           InputError: examples have ids, but those of earlier calls have none, and the format is a
-            table, whose columns are those of the first call.
+            table, whose columns are those of the first call; or a prediction has other values than
+            the first one.
         """
         given = [id_ for id_ in ids if id_ is not None]
         if not self._names and predictions:
@@ -73,10 +74,20 @@ class PredictionWriter:
                 f"{given[0]!r} after them. Give the first example one too, or pass --format=jsonl."
             )
         for prediction, name in zip(predictions, ids, strict=True):
+            if self._format != "jsonl" and not self._has_spans:
+                self._require_columns(prediction)
             for row in self._rows(prediction, name):
                 self._write(row)
             self._count += 1
         self._out.flush()
+
+    def _require_columns(self, prediction: Prediction) -> None:
+        if others := [key for key in prediction if key not in self._names]:
+            raise InputError(
+                f"--format={self._format}: all predictions must have the values of the first one, "
+                f"which name the columns: {', '.join(self._names)}. Received: {others[0]}, after "
+                f"{self._count:,} lines. Divide the input, or pass --format=jsonl."
+            )
 
     def _rows(self, prediction: Prediction, name: Any) -> Iterator[Any]:
         if self._has_spans:

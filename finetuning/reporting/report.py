@@ -11,7 +11,6 @@ from typing import Any
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.report_text import markdown_table
 from finetuning.datasets.dataset import Data, Dataset, Prediction
-from finetuning.datasets.scores.metrics import is_known
 from finetuning.kinds.registry import FINETUNING
 
 
@@ -139,7 +138,7 @@ def scores_if_known(
     task: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> str | None:
     """Return the metrics in one line, or None if an example has no known answer."""
-    if not all(map(is_known, examples)):
+    if not all(example.is_known for example in examples):
         return None
     scores = task.score(predictions, examples)
     shown = {name: f"{name} {value:.4f}" for name, value in scores.items()}

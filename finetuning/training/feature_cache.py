@@ -18,6 +18,7 @@ import numpy as np
 
 import albert_tf
 from albert_tf.runtime import settings
+from albert_tf.runtime.arrays import DAMAGES
 from albert_tf.runtime.errors import InputError, reading, writing
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
@@ -54,7 +55,7 @@ def _read(path: str, kind: type[Features]) -> Features:
     try:
         with reading(path), np.load(path, allow_pickle=False) as arrays:
             return _restored(kind, dict(arrays))
-    except (ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
+    except (*DAMAGES, zipfile.BadZipFile) as error:
         raise InputError(
             f"--cache_dir: {path!r} must hold features written by this program ({error})."
         ) from None

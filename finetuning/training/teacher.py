@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.models.checkpoints import latest_checkpoint
 from albert_tf.runtime import settings
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.paths import require_file
@@ -162,9 +162,29 @@ def read_outputs(
 
 
 def _batches(folder: str) -> Iterator[dict[str, Any]]:
-    count = 0
-    dataset = tf.data.TFRecordDataset(os.path.join(folder, "outputs.tfrecord")).batch(CHUNK)
-    for batch in dataset.map(lambda records: tf.io.parse_example(records, _SCHEMA)):
+    """Yield the records, CHUNK at a time.
+
+    Raises:
+      InputError: the file is damaged.
+    """
+    path, count, wanted = os.path.join(folder, "outputs.tfrecord"), 0, _manifest(folder)["count"]
+    batches = iter(tf.data.TFRecordDataset(path).batch(CHUNK))
+    while True:
+        try:
+            records = next(batches, None)
+            batch = None if records is None else tf.io.parse_example(records, _SCHEMA)
+        except tf.errors.OpError as error:
+            raise _damaged(path, error.message.splitlines()[0]) from None
+        if batch is None:
+            break
         count += len(batch["first"])
         yield batch
-    assert count == _manifest(folder)["count"], "the manifest is written last"
+    if count != wanted:
+        raise _damaged(path, f"{count:,} records, not {wanted:,}")
+
+
+def _damaged(path: str, what: str) -> InputError:
+    return InputError(
+        f"{path!r} must hold the teacher's outputs as they were written. Received: "
+        f"{shortened(what)}. Remove its folder, and run the command again."
+    )

@@ -53,6 +53,24 @@ def test_the_teacher_is_asked_once(tuned: pathlib.Path, tmp_path: pathlib.Path, 
         teacher.write_outputs(other, examples[:2], folder, 2)
 
 
+@pytest.mark.parametrize("damage", ["cut", "flipped", "missing", "empty", "pointer"])
+def test_damaged_outputs_are_named(damage: str, tuned: pathlib.Path, tmp_path: pathlib.Path):
+    examples, folder = [TextExample("pear"), TextExample("saw")], tmp_path / "teacher"
+    identity = teacher.identity_of(str(tuned / "seed-0"), examples)
+    teacher.write_outputs(identity, examples, str(folder), 2)
+    path = folder / "outputs.tfrecord"
+    content = path.read_bytes()
+    changed = {
+        "cut": content[:-3],
+        "flipped": content[:40] + bytes([content[40] ^ 1]) + content[41:],
+        "empty": b"",
+        "pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+    }
+    path.unlink() if damage == "missing" else path.write_bytes(changed[damage])
+    with pytest.raises(InputError, match="outputs.tfrecord' must hold the teacher's outputs"):
+        list(teacher.read_outputs(str(folder), False, FINETUNING["classifier"]))
+
+
 def test_texts_that_do_not_fit(tmp_path: pathlib.Path):
     file = tmp_path / "texts.txt"
     file.write_text("one\ntwo\tthree\n")
@@ -159,6 +177,9 @@ def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.
         ({"student_layers": None}, "either --student or --student_layers"),
         ({"loss": "kl"}, "--loss must be one of"),
         ({"device": "multi_worker"}, "distillation runs in one process"),
+        ({"loss": "mse", "temperature": 7.0}, "--temperature is only for --loss=cross_entropy"),
+        ({"task": "sts-b", "loss": "cross_entropy"}, "--loss must be mse for --task=sts-b"),
+        ({"task": "sts-b", "temperature": 7.0}, "--temperature is only for --loss=cross_entropy"),
         ({"temperature": 0.0}, "--temperature must be positive"),
         ({"task": "rte"}, "train.tsv:1: the header must name sentence1"),
         ({"set": ("training.frozen=4",), "dry_run": True}, "`training.frozen` must be at most"),

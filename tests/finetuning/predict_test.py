@@ -249,6 +249,18 @@ def test_comma_separated_values():
     assert out.getvalue() == 'index,start,end,label,score,text\n0,0,4,A,0.5,"b, c"\n'
 
 
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+def test_values_without_a_column_are_refused(format: str):
+    """A text has a vector and a pair a score; JSON lines hold both."""
+    answers = [{"embedding": [1.0]}, {"score": 0.5}]
+    writer = PredictionWriter(io.StringIO(), "embedding", format)
+    with pytest.raises(InputError, match=f"--format={format}: .*embedding. Received: score, after"):
+        writer.write(answers, [None, None])
+    out = io.StringIO()
+    PredictionWriter(out, "embedding", "jsonl").write(answers, [None, None])
+    assert [json.loads(line) for line in out.getvalue().splitlines()] == answers
+
+
 @pytest.mark.parametrize(("format", "mark"), [("csv", ","), ("tsv", "\t")])
 def test_ids_of_some_examples(format: str, mark: str):
     """Their column is known after the first call."""

@@ -24,7 +24,7 @@ from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import EXPORTS, KINDS
-from albert_tf.tasks.predictor import Predictor, load_predictor, predict
+from albert_tf.tasks.predictor import Predictor, load_predictor, predict, task_of
 from finetuning.datasets.dataset import Data
 from finetuning.kinds.registry import FINETUNING
 from finetuning.training.keys import require_settings
@@ -47,6 +47,23 @@ def test_settings_come_back_from_json(case):
     assert case.settings.limits(case.settings.seq_length) == {}
     short = case.settings.replace(**case.settings.limits(16))
     assert short.seq_length == 16 and short.head() == case.settings.head()
+
+
+def test_an_impossible_setting_is_named_with_its_file(case, path, tmp_path):
+    folder = shutil.copytree(path, tmp_path / "run")
+    config = json.loads((folder / "config.json").read_text())
+    for key, value in (("seq_length", 0), ("other", 1)):
+        changed = config | {"task": config["task"] | {key: value}}
+        (folder / "config.json").write_text(json.dumps(changed))
+        with pytest.raises(ConfigError, match=f"run/config.json': .*`task.{key}`"):
+            task_of(str(folder))
+
+
+def test_settings_have_defaults_except_for_labels(case):
+    """`--set` is checked before the data are read."""
+    fields = dataclasses.fields(case.settings)
+    required = {f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING}
+    assert required <= {"labels"}
 
 
 def test_settings_that_follow_from_the_data_cannot_be_set(case):
@@ -149,7 +166,7 @@ def test_the_answer_without_reading_and_the_card(case, predictor):
 
 def test_a_student_is_trained_on_a_teacher_s_outputs(case, predictor):
     tuned = FINETUNING[case.name]
-    if not tuned.can_be_taught:
+    if not tuned.student_losses:
         return
     outputs, features = outputs_of(predictor, case.examples)
     taught = tuned.taught_outputs(features, outputs)

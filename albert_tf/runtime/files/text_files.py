@@ -154,15 +154,10 @@ class TextFile:
         except UnicodeDecodeError as error:
             number += block.count(b"\n", 0, error.start)
             where = f"{where}:{number}"
-            if b"\0" not in block and is_binary(block[:PEEKED_BYTES]):
+            if b"\0" in block or is_binary(block[:PEEKED_BYTES]):
                 raise InputError(
                     f"{where} must be text. Received: binary data. Leave the file out, or convert "
                     "it to text."
-                ) from None
-            if b"\0" in block:
-                raise InputError(
-                    f"{where} must be text. Received: binary data, with NUL bytes. Leave the file "
-                    "out, or remove the NUL bytes with tr -d '\\0'."
                 ) from None
             if self.errors != "replace":
                 advice = ", or pass --errors=replace" if self.errors else ""

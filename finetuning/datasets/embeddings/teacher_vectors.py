@@ -7,11 +7,11 @@ by which vectors of other texts are recognized. The vectors stay in their file u
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from tokenize import TokenError
 from typing import Any, Self
 
 import numpy as np
 
+from albert_tf.runtime.arrays import DAMAGES
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.tasks.examples import TextExample
@@ -55,7 +55,7 @@ class VectorStore:
         values = outputs.read_json(os.path.join(folder, TEXTS))
         try:
             self.vectors = np.lib.format.open_memmap(self.path, "r")
-        except (OSError, ValueError, OverflowError, TypeError, EOFError, TokenError) as error:
+        except DAMAGES as error:
             raise InputError(
                 f"{self.path!r} must be an array of numpy ({error}). Make the vectors again."
             ) from None

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.examples import SpanExample, TokenExample
 
 
 def accuracy(answers: np.ndarray, predicted: np.ndarray) -> float:
@@ -80,15 +79,6 @@ def answers_of(examples: Sequence[Any]) -> list[float]:
     return [example.label for example in examples]
 
 
-def is_known(example: Any) -> bool:
-    """Return True if the example has an answer or is marked as having none."""
-    if isinstance(example, SpanExample):
-        return bool(example.answers) or example.is_impossible
-    if isinstance(example, TokenExample):
-        return example.entities is not None
-    return example.label is not None
-
-
 def require_known(examples: Sequence[Any]) -> None:
     """Check that every example has a known answer.
 
@@ -96,8 +86,8 @@ def require_known(examples: Sequence[Any]) -> None:
       InputError: an example has no known answer.
     """
     for row, example in enumerate(examples):
-        if not is_known(example):
-            name = f" ({example.id!r})" if isinstance(example, SpanExample) else ""
+        if not example.is_known:
+            name = f" ({example.id!r})" if example.id else ""
             raise InputError(
                 f"Scores require the answer to every example. Example {row}{name} has none: name a "
                 "part with known answers, such as dev."

@@ -1,7 +1,7 @@
 """Lines of Prodigy, whose key `answer` says what the annotator did."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from albert_tf.runtime.errors import InputError
@@ -10,6 +10,19 @@ KEY = "answer"
 _REJECTED = ("reject", "ignore")
 _ANSWERS = ("accept", *_REJECTED)
 Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+def require_first(path: str, line: int, record: Mapping[str, Any]) -> None:
+    """Check an object of a file whose first object has no answer.
+
+    Raises:
+      InputError: the object was rejected or ignored in Prodigy.
+    """
+    if (answer := record.get(KEY)) in _REJECTED:
+        raise InputError(
+            f"{path}:{line}: the first object must have the key `{KEY}` too. Received: {answer!r} "
+            "here, as in lines of Prodigy. Add it there, or rename the key."
+        )
 
 
 def accepted(path: str, rows: Iterable[Row], answer: Callable[[Row], Any]) -> Iterator[Row]:

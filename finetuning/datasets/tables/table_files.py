@@ -301,6 +301,8 @@ def _objects(
                 f"{path}:{number}: the first object must have the key `{later[0]}` too, because it "
                 "names the columns. Add it there, with null if it has no value."
             )
+        if prodigy.KEY not in columns:
+            prodigy.require_first(path, number, record)
         yield number, [record.get(column) for column in columns]
 
 

@@ -25,6 +25,7 @@ _BLANKS = " \t\r\n"  # other white space, such as U+00A0, may be a token or in o
 _BETWEEN_RUNS = {"": re.compile(r"[^ \t]+"), " ": re.compile("[^ ]+")}
 _COMMENT = re.compile(r"#\s*\w+\s*=|# newdoc")  # as in CoNLL-U; before a sentence's first token
 _RANGE = re.compile(r"\d+[-.]\d+")  # the numbers of several words, or of an empty node
+_TAG = re.compile(r"O|[BIESLUM]-\S+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +95,10 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
     sentences += sentence.ended()
     if not sentences:
         raise InputError(f"{path} holds no tokens. Write a token and its tag on each line.")
-    if expected > 2 and not (is_conllu or reading.text_column):  # another one may have the words
-        _require_words(path, sentences, columns[0])
+    if not (is_conllu or reading.text_column):  # another column may have the words
+        if expected > 2:
+            _require_words(path, sentences, columns[0])
+        _require_no_tags(path, sentences, expected)
     _note_long_sentence(path, sentences)
     if is_conllu:
         sentences = [_without_underscores(each) for each in sentences]
@@ -117,6 +120,17 @@ def _require_words(path: str, sentences: Sequence[Sentence], column: int) -> Non
                 "--text_column, the number of the words' column counted from 0, such as "
                 f"--text_column={column + 1}, or --text_column={column} if they are the words."
             )
+
+
+def _require_no_tags(path: str, sentences: Sequence[Sentence], num_columns: int) -> None:
+    """Check that the tokens of the first column are not all tags, some of them of spans."""
+    tokens = [token for each in sentences for token in each.tokens]
+    if num_columns > 1 and all(map(_TAG.fullmatch, tokens)) and set(tokens) != {"O"}:
+        raise InputError(
+            f"{path}: the column of the tokens must hold words. Received: tags alone, such as "
+            f"{next(token for token in tokens if token != 'O')!r}. Pass --text_column=1 "
+            "--label_column=0 if the tags are in the first column."
+        )
 
 
 def _note_long_sentence(path: str, sentences: Sequence[Sentence]) -> None:

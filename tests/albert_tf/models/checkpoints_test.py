@@ -267,6 +267,13 @@ def test_a_damaged_list_of_checkpoints_is_named(copy, content):
         latest_checkpoint(copy)
 
 
+def test_a_list_of_checkpoints_that_was_not_downloaded(copy):
+    with open(os.path.join(copy, "checkpoints", "checkpoint"), "wb") as file:
+        file.write(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    with pytest.raises(InputError, match="checkpoints/checkpoint' .*Git LFS pointer"):
+        latest_checkpoint(copy)
+
+
 def test_a_damaged_index_is_named(copy):
     with open(os.path.join(copy, "checkpoints", "ckpt-1.index"), "wb") as file:
         file.write(b"x" * 100)

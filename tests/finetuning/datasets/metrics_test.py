@@ -2,12 +2,12 @@
 
 import math
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.examples import TextExample
 from finetuning.datasets import DATASETS
 from finetuning.datasets.scores.metrics import METRICS, compare
 
@@ -65,7 +65,7 @@ def test_numbers_that_are_none_score_nothing():
 
 
 def test_labels_are_numbered_as_their_probabilities_are():
-    examples = [SimpleNamespace(label=number) for number in (2, 0, 1)]
+    examples = [TextExample("", label=number) for number in (2, 0, 1)]
     predictions = [
         {"label": label, "probabilities": {"b": 0.5, "a": 0.2, "c": 0.3}} for label in "cba"
     ]
@@ -77,6 +77,6 @@ def test_labels_are_numbered_as_their_probabilities_are():
 
 
 def test_scores_need_answers():
-    examples = [SimpleNamespace(label=1.0), SimpleNamespace(label=None)]
+    examples = [TextExample("", label=1.0), TextExample("", label=None)]
     with pytest.raises(InputError, match="Example 1 has none"):
         DATASETS["sts-b"].score([{"score": 1.0}] * 2, examples)

@@ -61,13 +61,30 @@ def test_separators(tmp_path, separator: str, cell: str):
 
 
 def test_labels_named_0_and_1(tmp_path):
-    """Lists of different lengths, or single ones, are no vectors."""
+    """Rows with a single one show that the others are no vectors."""
     lines = '{"text": "x", "label": [0, 1]}\n{"text": "y", "label": [1]}\n'
     assert TASK.read(write(tmp_path, train_jsonl=lines, dev_jsonl=lines)).task.labels == ("0", "1")
     lines = "text,label\nx,0\ny,1\n"
     (tmp_path / "train.jsonl").unlink()
     (tmp_path / "dev.jsonl").unlink()
-    assert TASK.read(write(tmp_path, train_csv=lines, dev_csv=lines)).task.labels == ("0", "1")
+    with pytest.raises(InputError, match="only 0 and 1, one in a row.*text_classification"):
+        TASK.read(write(tmp_path, train_csv=lines, dev_csv=lines))
+
+
+@pytest.mark.parametrize("labels", [("1,0,1", "0,1,0", "0,1"), ([1, 0, 1], [0, 1])])
+def test_vectors_of_different_lengths(tmp_path, labels: tuple[object, ...]):
+    lines = "".join(json.dumps({"text": "x", "label": each}) + "\n" for each in labels)
+    with pytest.raises(InputError, match="such a vector of 0 and 1 in every row"):
+        TASK.read(write(tmp_path, train_jsonl=lines))
+
+
+def test_a_column_without_a_one_is_a_label(tmp_path, capsys):
+    rows = "text,a,b,c\nx,1,0,0\ny,0,1,0\n"
+    source = write(tmp_path, train_csv=rows, dev_csv="text,a,b,c\nz,1,0,1\n")
+    reading = Reading(label_columns=("c", "a", "b"))
+    data = TASK.read(dataclasses.replace(source, reading=reading))
+    assert data.task.labels == ("a", "b", "c") and data.dev["dev"][0].label == (0, 2)
+    assert "note: no training example has the label c, which" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

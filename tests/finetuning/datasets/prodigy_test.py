@@ -73,6 +73,14 @@ def test_a_file_without_accepted_lines(tmp_path, extension):
         TASK.read(table(tmp_path, extension, ["reject", "ignore"]))
 
 
+@pytest.mark.parametrize("answer", ["reject", "ignore"])
+def test_a_first_line_without_the_key(tmp_path, answer):
+    """The first object names the columns: a rejected line must not be trained on unseen."""
+    rows = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y", "answer": "%s"}\n'
+    with pytest.raises(InputError, match=f"jsonl:2: the first object must have .*{answer}"):
+        TASK.read(write(tmp_path, train_jsonl=rows % answer))
+
+
 def test_the_answer_is_the_label(tmp_path):
     source = table(tmp_path, "csv", ["accept", "reject"])
     data = TASK.read(Source(source.data_dir, reading=Reading(label_column="answer")))

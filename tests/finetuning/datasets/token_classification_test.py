@@ -200,6 +200,11 @@ def test_spans_that_are_not_whole_words_are_counted(tmp_path, capsys):
         ("conll", "a b-x\nb o\n", "train.conll:1: tags must have their prefix .* in capitals"),
         ("conll", "a O\nb A-B\n", "train.conll:2: tags must have their prefix in front.*'A-B'"),
         ("conll", "a B_A\nb O\n", "train.conll:1: tags must have their prefix in front.*'B_A'"),
+        (
+            "conll",
+            "B-PER Ann\nO left\n",
+            "hold words. Received: tags alone, such as 'B-PER'. Pass --t",
+        ),
         ("conll", "a O\n", "must hold labeled spans. Received: none"),
         ("conll", "a\nb\n", "train.conll:1: every token of this part must have a tag"),
         ("jsonl", "\n", "train.jsonl holds no texts"),

@@ -4,13 +4,12 @@ import json
 
 import pytest
 
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
+from albert_tf.tasks.examples import ChoiceExample, Example, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Data
-from finetuning.datasets.scores.metrics import is_known
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.report import (
     at_default,
@@ -105,8 +104,8 @@ def test_few_examples_and_equal_answers_have_no_error(given: str, text: str):
         (SpanExample("q", "c", answers=((0, "c"),)), True),
     ],
 )
-def test_examples_with_known_answers(example: object, known: bool):
-    assert is_known(example) is known
+def test_examples_with_known_answers(example: Example, known: bool):
+    assert example.is_known is known
 
 
 def test_scores_are_given_where_every_answer_is_known():

@@ -249,12 +249,12 @@ BINARY = {
     "utf-32": ("Text.\n".encode("utf-32"), "UTF-32. Convert the file with iconv -f UTF-32 -t"),
     "utf-16le": ("Text.\n".encode("utf-16-le"), "binary data or UTF-16, with NUL bytes."),
     ".DS_Store": (b"\0\0\0\1Bud1\0\0\x10\0", "binary data or UTF-16, with NUL bytes."),
-    "deflate": (b"x\x9c\xcbH\xcd\xc9\xc9\x07\x00\x06,\x02\x15", "binary data, with NUL"),
+    "deflate": (b"x\x9c\xcbH\xcd\xc9\xc9\x07\x00\x06,\x02\x15", "binary data. Leave"),
     "compress": (
         b"\x1f\x9d\x90h\xca\xb0a\xf3F\x05\x01",
         "binary data. Leave the file out, or conv",
     ),
-    "random": (b"\x7fELF\2\1\1\0\xb0\xff text", "binary data, with NUL bytes. Leave"),
+    "random": (b"\x7fELF\2\1\1\0\xb0\xff text", "binary data. Leave"),
 }
 
 
