@@ -213,7 +213,9 @@ def parse(
     try:
         positionals = values(list(argv))[1:]
     except flags.Error as error:
-        raise InputError(f"{error} (see --help)") from None
+        settings_of = "set" in fields and isinstance(error, flags.UnrecognizedFlagError)
+        advice = "; settings of the configuration are passed as --set KEY=VALUE" * settings_of
+        raise InputError(f"{error}{advice} (see --help)") from None
     if positionals and positional and values[positional].value is None:
         values[positional].value = positionals.pop(0)
     if positionals:

@@ -55,7 +55,8 @@ class TaskSettings(Bounded):
         if self.limits(max_positions):
             raise ConfigError(
                 f"{where}: `task.seq_length` must not exceed the model's `max_positions`. "
-                f"Received: {self.seq_length}, {max_positions}."
+                f"Received: {self.seq_length}, {max_positions}. Set task.seq_length to at most "
+                f"{max_positions}."
             )
 
     def replace(self, **changes: Any) -> Self:

@@ -27,6 +27,7 @@ from finetuning.datasets.text_classification import (
     PAIR,
     named,
     note_absent,
+    note_similar,
     open_part,
     text_columns,
 )
@@ -99,6 +100,7 @@ class MultiLabel(Dataset):
         train = limited(source, train)
         for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
+        note_similar(task.labels)
         found = {i for examples in dev.values() for each in examples for i in label_indices(each)}
         note_absent([name for i, name in enumerate(task.labels) if i not in found], source)
         return Data(task, train, dev)

@@ -66,6 +66,7 @@ class TextClassification(Dataset):
         train = limited(source, train)
         for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
+        note_similar(task.labels)
         found = {example.label for examples in dev.values() for example in examples}
         absent = [label for i, label in enumerate(task.labels) if i not in found]
         note_absent(absent, source, " if a prediction names it, and otherwise not at all")
@@ -75,6 +76,18 @@ class TextClassification(Dataset):
         """Read the examples of the file named `part`."""
         require_section("text_classification", task, kind="classifier")
         return _examples(rows_to_predict(source, part, task.pair), task)
+
+
+def note_similar(labels: Sequence[str]) -> None:
+    """Print a note on labels that differ only in case."""
+    by_form: dict[str, list[str]] = collections.defaultdict(list)
+    for label in labels:
+        by_form[label.casefold()].append(label)
+    if similar := [", ".join(names) for names in by_form.values() if len(names) > 1]:
+        print(
+            f"note: labels that differ only in case are different labels: {listed(similar)}. If "
+            "they are the same, correct the files."
+        )
 
 
 def note_absent(labels: Sequence[str], source: Source, condition: str = "") -> None:

@@ -1,12 +1,15 @@
-"""Notes on what a model does not see of its examples."""
+"""Notes on what a model does not see of its examples, and on examples that repeat others."""
 
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from albert_tf.runtime.errors import shortened
 from albert_tf.tasks.features import Features
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.unknown_pieces import UnknownPieces
+from finetuning.datasets.dataset import Data
+from finetuning.kinds.registry import FINETUNING
 
 
 def unknown_pieces(
@@ -24,3 +27,25 @@ def notes_of(
     yield from features.notes()
     if note := unknown_pieces(features, examples, tokenizer).note(chosen):
         yield note
+
+
+def repeated(data: Data) -> Iterator[str]:
+    """Yield notes on dev examples that are in training too, and on contradictory training ones."""
+    has_labels = FINETUNING[data.task.kind].has_temperature
+    answers: dict[tuple[str, ...], Any] = {}
+    contradictory = set()
+    for example in data.train:
+        first_answer = answers.setdefault(example.texts, example.label)
+        if has_labels and first_answer != example.label:
+            contradictory.add(example.texts)
+    if contradictory:
+        first = shortened(" | ".join(min(contradictory)))
+        yield (
+            f"{len(contradictory):,} training texts occur with different labels, such as {first}"
+        )
+    for name, examples in data.dev.items():
+        if shared := sum(example.texts in answers for example in examples):
+            yield (
+                f"{shared:,} of {len(examples):,} {name} examples are training examples too, so "
+                "that its scores are too high"
+            )

@@ -24,9 +24,8 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.thresholds import Thresholds
-from finetuning.reporting import calibration_report, card, report
+from finetuning.reporting import calibration_report, card, notes, report
 from finetuning.reporting.intact_results import read_result
-from finetuning.reporting.notes import notes_of
 from finetuning.training import calibration
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
@@ -77,6 +76,8 @@ class Finetuner:
         threshold_share: float = 0.0,
     ) -> None:
         self.fingerprint = report.fingerprint(data)
+        for note in notes.repeated(data):
+            print(f"note: {note}.", flush=True)
         self.held_out: Sequence[Any] = ()
         if threshold_share:
             train, self.held_out = _thresholds(task).hold_out(data.train, threshold_share)
@@ -189,7 +190,7 @@ class Finetuner:
         return self._features[name]
 
     def _print_notes(self, name: str, features: Features, examples: Iterable[Any]) -> None:
-        for note in notes_of(features, examples, self.tokenizer, "the encoder"):
+        for note in notes.notes_of(features, examples, self.tokenizer, "the encoder"):
             print(f"{name}: {note}", flush=True)
 
     def scores(

@@ -42,7 +42,16 @@ def test_the_sample_is_even_and_bounded(monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "size"),
-    [(0, 8000), (19_999_999, 8000), (20_000_000, 16_000), (88_000_000, 16_000), (10**9, 30_000)],
+    [
+        (0, 100),
+        (27_982, 1300),
+        (159_999, 7900),
+        (160_000, 8000),
+        (19_999_999, 8000),
+        (20_000_000, 16_000),
+        (88_000_000, 16_000),
+        (10**9, 30_000),
+    ],
 )
 def test_the_size_of_a_vocabulary(words, size):
     assert vocabulary_size(words) == size

@@ -120,6 +120,14 @@ def test_labels_that_are_no_vectors(tmp_path, labels: tuple[str, ...]):
     assert data.task.labels == tuple(sorted(labels))
 
 
+@pytest.mark.parametrize("task", [TASK, DATASETS["multi_label"]])
+def test_labels_that_differ_in_case_are_noted(task, tmp_path, capsys):
+    rows = "text\tlabel\na\tgood\nb\tGood \nc\tbad\n"
+    data = task.read(write(tmp_path, train_tsv=rows, dev_tsv=rows))
+    assert data.task.labels == ("Good", "bad", "good")
+    assert "only in case are different labels: Good, good. If" in capsys.readouterr().out
+
+
 def test_a_list_is_no_label(tmp_path):
     source = write(tmp_path, train_jsonl='{"text": "x", "label": [0, 0, 1]}\n')
     with pytest.raises(

@@ -1,0 +1,25 @@
+"""Notes on examples that repeat others."""
+
+from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.regressor.model import RegressorSettings
+from finetuning.datasets.dataset import Data
+from finetuning.reporting.notes import repeated
+
+TRAIN = [TextExample("a", None, 0), TextExample("b", None, 1), TextExample("b", None, 0)]
+TRAIN += [TextExample("a", None, 0), TextExample("a", "b", 1)]
+
+
+def test_contradictions_and_shared_examples():
+    """The repeated `a` has one label; the pair is another example; dev has one new text."""
+    dev = [TextExample(text, None, 0) for text in ("a", "b", "c")]
+    data = Data(ClassifierSettings(("x", "y")), TRAIN, {"dev": dev})
+    assert list(repeated(data)) == [
+        "1 training texts occur with different labels, such as 'b'",
+        "2 of 3 dev examples are training examples too, so that its scores are too high",
+    ]
+
+
+def test_scores_may_differ():
+    data = Data(RegressorSettings(), TRAIN, {"dev": [TextExample("c", None, 0.5)]})
+    assert not list(repeated(data))
