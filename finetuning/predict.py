@@ -205,7 +205,7 @@ def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[
             table = open_part(source, part, optional=("id",), to_predict=True)
             if "id" in table.columns:
                 return [_known(cells[0]) for _, cells in table.select(("id",), unchecked=("id",))]
-    return [_known(getattr(example, "id", None)) for example in examples]
+    return [_known(example.id or None) for example in examples]
 
 
 def _known(name: Any) -> Any:
