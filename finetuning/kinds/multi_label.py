@@ -92,10 +92,10 @@ class LabelThresholds(Thresholds[MultiLabelSettings]):
         text = super().describe(value, held_out, rest, per_label)
         if not per_label:
             return text
-        own = has_own_threshold(indicators(held_out, len(value)))
+        has_own = has_own_threshold(indicators(held_out, len(value)))
         return (
-            f"{text[:-1]}; {np.count_nonzero(~own):,} of {len(own):,} labels are in fewer than "
-            f"{MIN_TEXTS} of them and have the common threshold."
+            f"{text[:-1]}; {np.count_nonzero(~has_own):,} of {len(has_own):,} labels are in fewer "
+            f"than {MIN_TEXTS} of them and have the common threshold."
         )
 
 
@@ -105,7 +105,7 @@ class MultiLabel(TextKind[MultiLabelSettings]):
     has_baseline = True
     kind = KINDS["multi_label"]
     thresholds = LabelThresholds()
-    found = ("labels", "label")
+    label_keys = ("labels", "label")
     empty_remedy = " Rare labels also need lower thresholds: training.threshold_share=0.1."
 
     def constant_answer(self, data: Data) -> tuple[str, Prediction]:
