@@ -69,11 +69,13 @@ def size_table(name: str, config: AlbertConfig) -> str:
 
     The totals are with and without the pretraining heads.
     """
-    ours, theirs = _counts(config), _counts(bert_of_same_shape(config))
+    counts, bert_counts = _counts(config), _counts(bert_of_same_shape(config))
     rows = []
-    for key, own in ours.items():  # BERT has a subset of the components
-        bert = theirs.get(key, 0)
-        rows.append((key, f"{own:,}", f"{bert:,}", f"{bert / own:.2f}" if own and bert else ""))
+    for key, count in counts.items():  # BERT has a subset of the components
+        bert = bert_counts.get(key, 0)
+        rows.append(
+            (key, f"{count:,}", f"{bert:,}", f"{bert / count:.2f}" if count and bert else "")
+        )
     return markdown_table(("parameters", name, "BERT of the same shape", "ratio"), rows)
 
 

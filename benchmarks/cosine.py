@@ -48,12 +48,12 @@ def main(options: CosineOptions) -> None:
         )
     data = DATASETS["sts-b"].read(Source(options.data_dir))
     dev = data.dev["dev"]
-    first, second = [each.first for each in dev], [each.second for each in dev]
-    training = [text for each in data.train for text in (each.first, each.second)]
+    first, second = [example.first for example in dev], [example.second for example in dev]
+    training = [text for example in data.train for text in (example.first, example.second)]
     if options.dry_run:
         print(f"{len(dev):,} pairs of sentences, {len(training):,} training sentences")
         return
-    answers = np.array([each.label for each in dev])
+    answers = np.array([example.label for example in dev])
     model = tf.saved_model.load(folder)  # holds the variables of its signature
     signature = model.signatures["serving_default"]
 

@@ -75,7 +75,9 @@ class Candidate(NamedTuple):
 
     def absence(self, cpu_flags: set[str] | None = None) -> str | None:
         """Return why it cannot answer here, or on a CPU with these flags; None if it can."""
-        missing = [each for each in self.libraries if importlib.util.find_spec(each) is None]
+        missing = [
+            library for library in self.libraries if importlib.util.find_spec(library) is None
+        ]
         if missing:
             return f"{missing[0]} is not installed"
         if self.is_bfloat16 and not has_bfloat16_products(cpu_flags):
@@ -145,9 +147,9 @@ class Dev(NamedTuple):
 
     def score(self, values: Sequence[Any]) -> float:
         """Return the score of the probabilities [N, C] or scores [N] of a system."""
-        kind, found = KINDS[self.section.kind], np.array(values, np.float64)
+        kind, predicted = KINDS[self.section.kind], np.array(values, np.float64)
         with np.errstate(divide="ignore"):  # of a probability of 0
-            outputs = FINETUNING[self.section.kind].outputs_of(dict.fromkeys(_ANSWERS, found))
+            outputs = FINETUNING[self.section.kind].outputs_of(dict.fromkeys(_ANSWERS, predicted))
         features = kind.featurize(self.examples, self.tokenizer, self.section)
         answers = kind.decode(outputs, features, self.examples, self.section)
         return DATASETS[self.name].score(answers, self.examples)[self.metric]
@@ -233,9 +235,9 @@ def measure(
         if dev:
             values = [row for answer in answers["dev"][name] for row in answer["values"]]
             sizes[name] |= {dev.metric: round(dev.score(values), 4)}
-    for load, each in answers.items():
-        for name, found in each.items():
-            wall = [answer["wall_ms"] for answer in found][load != "dev" :]  # after the warm-up
+    for load, by_system in answers.items():
+        for name, replies in by_system.items():
+            wall = [reply["wall_ms"] for reply in replies][load != "dev" :]  # after the warm-up
             count = sum(map(len, requests[load][load != "dev" :]))
             speed = workers.percentiles(wall) | workers.throughput(count, wall)
             yield {"system": name, "load": load} | speed | sizes[name]

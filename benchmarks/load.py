@@ -180,7 +180,7 @@ def measure(
         ]
         tallies = [job.result() for job in jobs]
     seconds = time.monotonic() - start
-    times = [each for tally in tallies for each in tally.times_ms]
+    times = [time_ms for tally in tallies for time_ms in tally.times_ms]
     totals = {
         name: sum(getattr(tally, name) for tally in tallies)
         for name in ("malformed", "wrong", "accepted")

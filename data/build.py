@@ -189,7 +189,7 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
         outputs.require_new(folder)
         return False
     manifest = Manifest.read(folder)
-    found = manifest.build_options | {
+    identity = manifest.build_options | {
         "tokenizer": manifest.tokenizer_fingerprint,
         "corpus content": manifest.corpus_fingerprint,
     }
@@ -198,12 +198,12 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
         "corpus content": fingerprint,
     }
     ignored = ["corpus"]  # the path may change; the fingerprint covers the content
-    if "all" in (found.get("split"), options.split):
+    if "all" in (identity.get("split"), options.split):
         ignored.append("heldout_fraction")
     for name in ignored:
-        found.pop(name, None)
+        identity.pop(name, None)
         expected.pop(name, None)
-    if differing := settings.differing_keys(found, expected):
+    if differing := settings.differing_keys(identity, expected):
         raise InputError(
             f"--output={folder} holds a build with other options ({'; '.join(differing)}). "
             "Name another folder."

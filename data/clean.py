@@ -151,7 +151,7 @@ def _drop_copies(folder: str, copies: Mapping[int, Copy], report: Report) -> Non
     numbers = itertools.count()
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "clean-*.jsonl"))):
         with open(path, encoding="utf-8") as lines, outputs.new_file(path) as partial:
-            with open(partial, "w", encoding="utf-8") as kept:
+            with open(partial, "w", encoding="utf-8") as file:
                 for line, number in zip(lines, numbers, strict=False):  # takes no number at the end
                     row = json.loads(line)
                     text, source = row["text"], row["source"]
@@ -161,7 +161,7 @@ def _drop_copies(folder: str, copies: Mapping[int, Copy], report: Report) -> Non
                         report.drop(copy.kind, text, source, shown.get(copy.original, ""))
                         continue
                     report.kept.add(text, source)
-                    kept.write(line)
+                    file.write(line)
         if not os.path.getsize(path):
             os.remove(path)
 

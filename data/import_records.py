@@ -94,8 +94,8 @@ def _is_complete(options: ImportOptions, tokenizer: Tokenizer, records: "StaticR
     """Return True if --output already holds this import of the same files."""
     if not os.path.isfile(os.path.join(options.output, MANIFEST)):
         return False
-    found = Manifest.read(options.output)
-    identity = found.tokenizer_fingerprint, found.corpus_fingerprint, found.options
+    manifest = Manifest.read(options.output)
+    identity = manifest.tokenizer_fingerprint, manifest.corpus_fingerprint, manifest.options
     return identity == (tokenizer.fingerprint, _fingerprint(records), _build_options(options))
 
 

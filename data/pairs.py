@@ -89,11 +89,13 @@ def _pairs(
     written = 0
     for number, document in enumerate(documents):
         every = list(document.sentences)
-        kept = [each for each in every if not excluded or comparable(each) not in excluded]
+        sentences = [
+            sentence for sentence in every if not excluded or comparable(sentence) not in excluded
+        ]
         counts["documents"] += 1
-        counts["excluded"] += len(every) - len(kept)
+        counts["excluded"] += len(every) - len(sentences)
         key = keyed_random.stream_key(options.seed, keyed_random.CROPS, number)
-        for pair in KINDS[options.kind](kept, options.max_words, options.min_words, key):
+        for pair in KINDS[options.kind](sentences, options.max_words, options.min_words, key):
             yield pair
             written += 1
             if written == options.max_pairs:

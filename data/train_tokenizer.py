@@ -164,7 +164,9 @@ def _sentences(options: TrainTokenizerOptions, glance: Glance) -> list[str]:
     documents = read_documents(*_corpus(options))
     if options.split != "all":
         share = options.heldout_fraction
-        documents = (each for each in documents if split_of(each, share) == options.split)
+        documents = (
+            document for document in documents if split_of(document, share) == options.split
+        )
     sentences = sample(glance.watched(documents), options.max_sentences, options.seed)
     if not sentences:
         raise InputError(
@@ -285,13 +287,15 @@ def _is_complete(folder: str, identity: dict[str, object]) -> bool:
     if not os.path.isfile(os.path.join(folder, SETTINGS_FILE)):
         outputs.require_new(folder)
         return False
-    found = load_tokenizer(folder).training
-    if not found:
+    training = load_tokenizer(folder).training
+    if not training:
         outputs.require_new(folder)  # raises: not trained here, e.g. a published vocabulary
     # Informative only; fingerprints cover the content of the two paths.
     ignored = ("corpus", "extend", "added")
-    found, expected = ({k: v for k, v in d.items() if k not in ignored} for d in (found, identity))
-    if differing := settings.differing_keys(found, expected):
+    training, expected = (
+        {k: v for k, v in d.items() if k not in ignored} for d in (training, identity)
+    )
+    if differing := settings.differing_keys(training, expected):
         raise InputError(
             f"--output={folder} holds a tokenizer with other options ({'; '.join(differing)}). "
             "Name another folder."

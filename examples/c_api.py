@@ -161,8 +161,8 @@ class Session(contextlib.AbstractContextManager):
 
     def _output(self, name: str) -> Output:
         operation, _, index = name.partition(":")
-        found = self._c.TF_GraphOperationByName(self._graph, operation.encode())
-        return Output(found, int(index or 0))
+        handle = self._c.TF_GraphOperationByName(self._graph, operation.encode())
+        return Output(handle, int(index or 0))
 
     def _tensor(self, values: Any, dtype: int) -> int:
         shape, flat = _flattened(values)
@@ -232,8 +232,8 @@ def _signatures(meta_graph: bytes) -> dict[str, tuple[dict, dict]]:
         infos = entries(signature, side).items()
         return {name: (info[1][0].decode(), info[2][0]) for name, info in infos if 2 in info}
 
-    found = entries(_fields(meta_graph), 5).items()
-    return {name: (tensors(signature, 1), tensors(signature, 2)) for name, signature in found}
+    signatures = entries(_fields(meta_graph), 5).items()
+    return {name: (tensors(signature, 1), tensors(signature, 2)) for name, signature in signatures}
 
 
 def _fields(message: bytes) -> dict[int, list[Any]]:

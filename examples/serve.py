@@ -105,7 +105,7 @@ class ServedModel:
             raise BadRequestError("`examples` must be a list of at least one object")
         if not {"classes", "scores"} <= set(signature.structured_outputs):
             raise BadRequestError("`signature_name` must be a signature for classification")
-        serialized = tf.constant([_example(each).SerializeToString() for each in examples])
+        serialized = tf.constant([_example(example).SerializeToString() for example in examples])
         outputs = signature(**{_only(specs): serialized})
         classes, scores = (_plain(outputs[name].numpy()) for name in ("classes", "scores"))
         rows = zip(classes, scores, strict=True)
@@ -164,13 +164,13 @@ def _is_deeper(value: Any, depth: int) -> bool:
     """Return whether lists are nested deeper, level by level: recursion would end at 1000."""
     level = [value]
     for _ in range(depth):
-        level = [each for row in level if isinstance(row, list) for each in row]
-    return any(isinstance(each, list) for each in level)
+        level = [item for row in level if isinstance(row, list) for item in row]
+    return any(isinstance(item, list) for item in level)
 
 
 def _decoded(value: Any) -> Any:
     if isinstance(value, list):
-        return [_decoded(each) for each in value]
+        return [_decoded(item) for item in value]
     if isinstance(value, dict):
         if set(value) != {"b64"}:
             raise ValueError('an object must be {"b64": bytes in base64}')
@@ -183,7 +183,7 @@ def _plain(value: Any) -> Any:
     if value.dtype != object:
         return value.tolist()
     if value.ndim:
-        return [_plain(each) if hasattr(each, "dtype") else _text(each) for each in value]
+        return [_plain(item) if hasattr(item, "dtype") else _text(item) for item in value]
     return _text(value.item())
 
 
@@ -199,11 +199,11 @@ def _example(values: Any) -> tf.train.Example:
     if not isinstance(values, dict):
         raise BadRequestError("each of `examples` must be an object")
     for name, value in values.items():
-        for each in value if isinstance(value, list) else [value]:
-            if not isinstance(each, str):
-                raise BadRequestError(f"`{name}` must be a string. Received: {reprlib.repr(each)}")
+        for item in value if isinstance(value, list) else [value]:
+            if not isinstance(item, str):
+                raise BadRequestError(f"`{name}` must be a string. Received: {reprlib.repr(item)}")
             try:
-                example.features.feature[name].bytes_list.value.append(each.encode())
+                example.features.feature[name].bytes_list.value.append(item.encode())
             except UnicodeEncodeError as error:
                 raise BadRequestError(f"`{name}` is not Unicode: {error}") from None
     return example
@@ -276,35 +276,35 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send(code, data)
 
     def _model(self, wants_method: bool) -> tuple[ServedModel, re.Match[str]]:
-        found = _PATH.fullmatch(self.path)
-        if not found:
+        match = _PATH.fullmatch(self.path)
+        if not match:
             raise BadRequestError(f"unknown path {self.path!r}", 404)
-        if bool(found[3]) != wants_method:
+        if bool(match[3]) != wants_method:
             raise BadRequestError(f"Malformed request: {self.command} {self.path}")
-        model = self.server.models.get(found[1])
-        if model is None or found[2] not in (None, str(model.version)):
+        model = self.server.models.get(match[1])
+        if model is None or match[2] not in (None, str(model.version)):
             names = [f"{name}/versions/{m.version}" for name, m in self.server.models.items()]
             raise BadRequestError(f"the models are {sorted(names)}", 404)
-        return model, found
+        return model, match
 
     def _describe(self) -> dict[str, Any]:
-        model, found = self._model(wants_method=False)
-        if found[4]:
-            return model.metadata(found[1])
+        model, match = self._model(wants_method=False)
+        if match[4]:
+            return model.metadata(match[1])
         status = {"error_code": "OK", "error_message": ""}
         version = {"version": str(model.version), "state": "AVAILABLE", "status": status}
         return {"model_version_status": [version]}
 
     def _run(self) -> dict[str, Any]:
         body = self._body()
-        model, found = self._model(wants_method=True)
+        model, match = self._model(wants_method=True)
         try:
             request = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise BadRequestError(f"the request is not JSON: {error}") from None
         if not isinstance(request, dict):
             raise BadRequestError("the request must be a JSON object")
-        return getattr(model, found[3])(request)
+        return getattr(model, match[3])(request)
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
@@ -338,12 +338,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def main(address: str, models: list[str]) -> None:
     """Serve models, each NAME=FOLDER, at HOST:PORT until interrupted."""
     folders = {}
-    for each in models:
-        name, _, folder = each.partition("=")
+    for model in models:
+        name, _, folder = model.partition("=")
         if not folder or not re.fullmatch("[^/:]+", name):
-            _stop(f"{each!r} must be NAME=FOLDER, with a name without '/' and ':'")
+            _stop(f"{model!r} must be NAME=FOLDER, with a name without '/' and ':'")
         if not os.path.isdir(folder):
-            _stop(f"{each!r}: there is no folder {folder!r}")
+            _stop(f"{model!r}: there is no folder {folder!r}")
         folders[name] = folder
     server = _listening(address)  # clients wait until the models are loaded
     for name, folder in folders.items():
@@ -358,11 +358,11 @@ def main(address: str, models: list[str]) -> None:
 
 
 def _listening(address: str) -> Server:
-    found = re.fullmatch("(.+):([0-9]{1,5})", address)
-    if not found or int(found[2]) > 65535:
+    match = re.fullmatch("(.+):([0-9]{1,5})", address)
+    if not match or int(match[2]) > 65535:
         _stop(f"{address!r} must be HOST:PORT, with a port from 0 (any free one) to 65535")
     try:
-        return Server((found[1], int(found[2])), {})
+        return Server((match[1], int(match[2])), {})
     except (OSError, UnicodeError) as error:  # unknown host, port in use
         _stop(f"cannot listen on {address!r}: {error}")
 

@@ -149,20 +149,20 @@ def _make_classifiers(
     model, tokenizer, kind = predictor.model, predictor.tokenizer, KINDS[predictor.task.kind]
     module: Any = kind.module(model, tokenizer, ExportSettings(depths=tuple(depths)))
     signatures = module.signatures()
-    found = {
+    classifiers = {
         f"depth {depth}": _make_classifier(module, signatures[f"depth_{depth}"], depth)
         for depth in depths
     }
     num_layers = model.encoder.config.num_layers
-    found[f"depth {num_layers}"] = _make_classifier(
+    classifiers[f"depth {num_layers}"] = _make_classifier(
         module, signatures["serving_default"], num_layers
     )
     for number in patience:
         early_exit: Any = kind.module(model, tokenizer, ExportSettings(patience=number))
-        found[f"patience {number}"] = _make_classifier(
+        classifiers[f"patience {number}"] = _make_classifier(
             early_exit, early_exit.signatures()["early_exit"], None
         )
-    return found
+    return classifiers
 
 
 def _make_classifier(module: TextModule, function: Any, depth: int | None) -> Classify:
@@ -170,8 +170,8 @@ def _make_classifier(module: TextModule, function: Any, depth: int | None) -> Cl
         texts = [[e.first for e in examples], [e.second or "" for e in examples]]
         outputs = function(*map(tf.constant, texts[: len(module.text_names)]))
         exit_depth = outputs["depth"].numpy() if depth is None else np.full(len(examples), depth)
-        found = {name: value.numpy() for name, value in outputs.items() if name != "depth"}
-        return found | {"depth": exit_depth}
+        arrays = {name: value.numpy() for name, value in outputs.items() if name != "depth"}
+        return arrays | {"depth": exit_depth}
 
     return classify
 

@@ -264,10 +264,10 @@ def _checked(options: DistillOptions) -> DistillOptions:
 
 def _require_teachable(config: FinetuneConfig) -> None:
     for key, (value, why) in _REQUIRED.items():
-        if (found := operator.attrgetter(key)(config)) != value:
+        if (setting := operator.attrgetter(key)(config)) != value:
             raise InputError(
                 f"`{key}` must be {str(value).lower()} here: {why}. Received: "
-                f"{str(found).lower()}. Leave it out, and set it for fine-tuning."
+                f"{str(setting).lower()}. Leave it out, and set it for fine-tuning."
             )
 
 
@@ -297,10 +297,10 @@ def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
             f"of {name!r}."
         )
     for key in ("kind", "pair", *(task.HEAD if "labels" in task.HEAD else ())):
-        if (theirs := getattr(task, key)) != (ours := getattr(dataset_task, key)):
+        if (teacher_value := getattr(task, key)) != (data_value := getattr(dataset_task, key)):
             raise InputError(
                 f"--teacher={options.teacher} must have the same {key} as --data_dir. Received: "
-                f"{shortened(theirs)}, and {shortened(ours)} in the data."
+                f"{shortened(teacher_value)}, and {shortened(data_value)} in the data."
             )
     return task.replace(exit_losses=False) if task.exit_losses else task
 

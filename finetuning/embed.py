@@ -59,12 +59,12 @@ def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
     outputs.require_new(folder, "--data_dir")
     source = Source(options.data_dir, reading=Reading(options.text_column))
     examples = EmbeddingData().examples(source, "train")
-    if any(each.second is not None for each in examples):
+    if any(example.second is not None for example in examples):
         raise InputError(
             f"--data_dir={options.data_dir} must hold single texts, in a column text. Received: "
             "pairs."
         )
-    texts = [each.first for each in examples]
+    texts = [example.first for example in examples]
     teacher = load_teacher(options.teacher, options.batch_size, options.prompt)
     width = teacher(texts[:1]).shape[1]
     if options.dry_run:

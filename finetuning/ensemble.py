@@ -181,17 +181,17 @@ class _Members:
 
     def decode(self, members: Sequence[_Output], examples: Sequence[Any]) -> list[dict[str, Any]]:
         """Return the predictions of the mean of some members' outputs."""
-        values, task = [each.values for each in members], self._task
+        values, task = [member.values for member in members], self._task
         mean = self._kind.average(values) if len(values) > 1 else values[0]
         if self._thresholds:
-            task = self._thresholds.averaged(task, [each.task for each in members])
+            task = self._thresholds.averaged(task, [member.task for member in members])
         return self._kind.decode(mean, self._features, examples, task)
 
 
 def _paths(options: EnsembleOptions) -> list[str]:
-    found = [path for pattern in options.runs for path in matching(pattern)]
+    paths = [path for pattern in options.runs for path in matching(pattern)]
     # A run that several patterns match counts once.
-    runs = list(dict.fromkeys(os.path.normpath(p) for p in found if RunDir(p).is_complete))
+    runs = list(dict.fromkeys(os.path.normpath(p) for p in paths if RunDir(p).is_complete))
     if len(runs) < 2:
         raise InputNotFoundError(
             f"--runs must match at least two complete runs. Received: {', '.join(options.runs)}, "
@@ -233,10 +233,10 @@ def _require_same_windows(paths: Sequence[str], sections: Sequence[Any]) -> None
       InputError: the members differ in vocabulary or task settings.
     """
     thresholds = FINETUNING[sections[0].kind].thresholds
-    own = {thresholds.key: None} if thresholds else {}  # each member has its own
+    ignored = {thresholds.key: None} if thresholds else {}  # each member has its own
     first, *others = [
         settings.to_dict(section.replace(dropout=0.0))
-        | own
+        | ignored
         | {"vocabulary": load_tokenizer(path).fingerprint}
         for path, section in zip(paths, sections, strict=True)
     ]
@@ -256,10 +256,10 @@ def _check_data(paths: Sequence[str], data: Data) -> None:
       InputError: it holds other data.
     """
     trained = RunDir(paths[0]).config()["data"]
-    if (found := fingerprint(data)) != trained:
+    if (data_fingerprint := fingerprint(data)) != trained:
         raise InputError(
             f"--data_dir must hold the data that the runs were trained on ({trained}). Received: "
-            f"different examples ({found})."
+            f"different examples ({data_fingerprint})."
         )
 
 

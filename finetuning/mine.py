@@ -141,11 +141,11 @@ def _by_words(pool: Pool) -> Scorer:
     """Return the BM25 scores, minus infinity where no word is shared."""
     scores = bm25(pool.candidates)
 
-    def found(rows: slice) -> np.ndarray:
+    def word_scores(rows: slice) -> np.ndarray:
         values = scores(pool.queries[rows])
         return np.where(values > 0, values, -np.inf)
 
-    return found
+    return word_scores
 
 
 def _by_cosine(embedder: Any, pool: Pool, options: MineOptions) -> Scorer:
@@ -172,12 +172,12 @@ def _mined(
 ) -> tuple[Sequence[list[int]], int]:
     """Return the negatives of each query, and how often a candidate was too near."""
     judge = _MODEL if _MODEL in scorers else None
-    found = hard_negatives(
+    negatives = hard_negatives(
         pool, scorers, options.by.split(","), options.negatives, judge, options.margin
     )
     mined, total = [], 0
     with Progress("texts", len(pool.queries)) as progress:
-        for rows, near in found:
+        for rows, near in negatives:
             mined.append(rows)
             total += near
             progress.advance(1)

@@ -59,8 +59,8 @@ CHUNK = 1024  # examples in memory at a time
 _ThresholdOptions: Any = dataclasses.make_dataclass(
     "_ThresholdOptions",
     [
-        (flag, Annotated[float | None, each.bound], commands.option(each.help, None))
-        for flag, each in THRESHOLDS.items()
+        (flag, Annotated[float | None, threshold.bound], commands.option(threshold.help, None))
+        for flag, threshold in THRESHOLDS.items()
     ],
     bases=(commands.CommandOptions,),
     frozen=True,
@@ -128,7 +128,7 @@ def main(
                 strict=True,
             )
             answers, features = predictor.answer(examples, options.batch_size)
-            writer.write(answers, [_known(each) for each in ids])
+            writer.write(answers, [_known(name) for name in ids])
             count += len(examples)
             totals.update(features.totals())
             unknown += unknown_pieces(features, examples, predictor.tokenizer)

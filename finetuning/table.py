@@ -140,7 +140,9 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
             return [_bag_of_words(options, task, parts[task], tuned[run, task][0])]
         dataset, data = DATASETS[task], parts[task]
         members = _members(_target(options, run, task), options.seeds)
-        return [_seed_of(each) | part_scores.result_of(dataset, data, each) for each in members]
+        return [
+            _seed_of(member) | part_scores.result_of(dataset, data, member) for member in members
+        ]
 
     tuned, failures = _collect(options, pairs, fine_tuned)
     if tuned:
@@ -166,8 +168,8 @@ def _collect(
         target = _target(options, run, task)
         print(f"== {target}", flush=True)
         try:
-            if found := results_of(run, task):
-                results[run, task] = paper_table.checked(found, task, target, part)
+            if seed_results := results_of(run, task):
+                results[run, task] = paper_table.checked(seed_results, task, target, part)
         except InputError as error:
             failures.append(f"failed: {target}: {error}")
     return results, failures

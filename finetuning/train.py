@@ -177,7 +177,7 @@ def recipe_of(task: Dataset, options: FinetuneOptions) -> dict[str, Any]:
     if "training.warmup_steps" in recipe:
         warmup = recipe.pop("training.warmup_steps")
         recipe["training.warmup_fraction"] = warmup / recipe["training.steps"]
-    if "training.epochs" in (each.partition("=")[0].strip() for each in options.set):
+    if "training.epochs" in (assignment.partition("=")[0].strip() for assignment in options.set):
         recipe.pop("training.steps", None)
     return recipe
 

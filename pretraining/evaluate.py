@@ -211,12 +211,12 @@ def _check_identities(run: RunDir, identities: Any) -> None:
     Raises:
       InputError: it has another form.
     """
-    for each in identities if isinstance(identities, list) else [identities]:
-        build = each.get("build") if isinstance(each, dict) else None
-        if not isinstance(build, dict) or "split" not in build or "corpus" not in each:
+    for identity in identities if isinstance(identities, list) else [identities]:
+        build = identity.get("build") if isinstance(identity, dict) else None
+        if not isinstance(build, dict) or "split" not in build or "corpus" not in identity:
             raise InputError(
                 f"{run.config_path!r}: `records` must describe the records as pretraining.train "
-                f"does. Received: {shortened(each)}. Restore the file."
+                f"does. Received: {shortened(identity)}. Restore the file."
             )
 
 

@@ -64,7 +64,7 @@ def main(options: SweepOptions, run_command: Callable[..., None] | None = None) 
     results: dict[str, Result] = {}
     failures = []
     # Finished members first, so that results.csv always has them.
-    for member, number in sorted(members, key=lambda each: not sweep.run_dir(*each).is_complete):
+    for member, number in sorted(members, key=lambda pair: not sweep.run_dir(*pair).is_complete):
         path = sweep.run_dir(member, number).path
         print(f"== {path}", flush=True)
         try:
@@ -104,14 +104,14 @@ class Sweep:
         if not os.path.isfile(self._path):
             outputs.require_new(options.output)
             return
-        found = outputs.read_json(self._path)
-        self._state["steps"] = steps = found.get("steps", {})
+        state = outputs.read_json(self._path)
+        self._state["steps"] = steps = state.get("steps", {})
         if not isinstance(steps, dict) or not all(type(n) is int and n > 0 for n in steps.values()):
             raise InputError(
                 f"{self._path!r}: `steps` must have a number for each configuration. Received: "
                 f"{shortened(steps)}. Restore the file, or name another --output."
             )
-        if differing := settings.differing_keys(found, self._state):
+        if differing := settings.differing_keys(state, self._state):
             raise InputError(
                 f"--output={options.output} contains another sweep (its value != yours): "
                 f"{'; '.join(differing)}. Choose another folder, or pass the values of that sweep."

@@ -220,9 +220,9 @@ def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions)
         if fits or number == len(steps) - 1:
             break
     if options.largest:
-        found = _largest(candidate, chip, measure, options)
+        largest = _largest(candidate, chip, measure, options)
         mode = "recomputed" if candidate.model.rematerialize else "plain"
-        print(f"largest batch found that fits a chip, {mode}: {found}")
+        print(f"largest batch found that fits a chip, {mode}: {largest}")
     return figures, 0 if fits else DOES_NOT_FIT
 
 

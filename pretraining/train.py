@@ -246,10 +246,10 @@ def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) ->
       InputError: tokenizer or sequence length differ, or `evaluation.metric` cannot be computed.
     """
     for key in ("tokenizer_fingerprint", "seq_length"):
-        found, expected = getattr(heldout.manifest, key), getattr(records.manifest, key)
-        if found != expected:
+        value, expected = getattr(heldout.manifest, key), getattr(records.manifest, key)
+        if value != expected:
             raise InputError(
-                f"--heldout={heldout.folder} must have the {key} of --data. Received: {found}, "
+                f"--heldout={heldout.folder} must have the {key} of --data. Received: {value}, "
                 f"and {expected} in {records.parts[0].folder!r}. Rebuild one of them."
             )
     if (metric := config.evaluation.metric).partition("/")[2] != "mlm":

@@ -184,10 +184,10 @@ def _without_unused_pieces(bundle: Bundle) -> Bundle:
     if size == bundle.config.vocab_size:
         return bundle
     rest = bundle.config.vocab_size - size
-    found = f"the model has {bundle.config.vocab_size:,} pieces and its tokenizer {size:,}"
+    sizes = f"the model has {bundle.config.vocab_size:,} pieces and its tokenizer {size:,}"
     if rest >= MAX_PADDING:
-        raise InputError(f"--from: {found}, so it is another model's. Pass the model's own.")
-    _warn(f"{found}: the rows of the last {rest:,} pieces are left out.")
+        raise InputError(f"--from: {sizes}, so it is another model's. Pass the model's own.")
+    _warn(f"{sizes}: the rows of the last {rest:,} pieces are left out.")
     weights = {
         name: value[:size] if name in PIECES else value for name, value in bundle.weights.items()
     }

@@ -120,7 +120,7 @@ def from_config(config: AlbertConfig, keys: Mapping[str, str]) -> dict[str, Any]
             "further training can change separately, pass --init_groups_from_shared "
             "--set sharing=none."
         )
-    values: dict[str, Any] = {theirs: getattr(config, ours) for theirs, ours in keys.items()}
+    values: dict[str, Any] = {key: getattr(config, field) for key, field in keys.items()}
     if config.sharing == "none":
         values["num_hidden_groups"] = config.num_layers
     return values | FIXED

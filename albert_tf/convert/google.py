@@ -99,11 +99,11 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
     values = {key: value for key, value in values.items() if key not in policy.ignore}
     config = config_keys.to_config(values, config_keys.KEYS, _ACTIVATIONS, _FIXED, _INERT, file)
     _check_groups(config)
-    found, naming = _variables(prefix, policy), GOOGLE
-    if any(name.startswith(_SHARED) for name in found):
-        config, found = _merge_embedding_factors(config, found, prefix)
+    variables, naming = _variables(prefix, policy), GOOGLE
+    if any(name.startswith(_SHARED) for name in variables):
+        config, variables = _merge_embedding_factors(config, variables, prefix)
         naming = BRIGHTMART
-    weights = naming.to_ours(config, found, policy, prefix)
+    weights = naming.to_ours(config, variables, policy, prefix)
     return Bundle(config, weights, _tokenizer(folders))
 
 
@@ -182,19 +182,19 @@ def _prefix(path: str) -> str:
 
 
 def _single_file(folders: list[str], pattern: str, kind: str) -> str:
-    found = [file for folder in folders for file in _files(folder, pattern)]
-    if not found:
+    paths = [file for folder in folders for file in _files(folder, pattern)]
+    if not paths:
         raise InputNotFoundError(
             f"no {kind} in {folders[0]!r}; expected a file {pattern} (working directory "
             f"{os.getcwd()})."
         )
-    if len(found) > 1:
+    if len(paths) > 1:
         raise InputError(
             f"there must be exactly one {kind}. Received: "
-            f"{', '.join(map(repr, sorted(found)))}. Pass one checkpoint by its path without "
+            f"{', '.join(map(repr, sorted(paths)))}. Pass one checkpoint by its path without "
             ".index, and keep one configuration and one vocabulary next to it."
         )
-    return found[0]
+    return paths[0]
 
 
 def _files(folder: str, pattern: str) -> list[str]:
@@ -217,7 +217,7 @@ def _variables(prefix: str, policy: MismatchPolicy) -> dict[str, np.ndarray]:
 
 
 def _merge_embedding_factors(
-    config: AlbertConfig, found: Weights, source: str
+    config: AlbertConfig, variables: Weights, source: str
 ) -> tuple[AlbertConfig, dict[str, np.ndarray]]:
     """Merge the embedding factors of brightmart's models into one word table.
 
@@ -226,9 +226,9 @@ def _merge_embedding_factors(
     word table is the product of both factors.
     """
     first, second = "bert/embeddings/word_embeddings", "bert/embeddings/word_embeddings_2"
-    if first not in found or second not in found:
+    if first not in variables or second not in variables:
         raise InputError(f"{source!r} names its layers as albert_zh does but lacks {second}.")
-    tables = dict(found)
+    tables = dict(variables)
     tables[first] = tables[first] @ tables.pop(second)
     return config.replace(embedding_size=config.hidden_size), tables
 

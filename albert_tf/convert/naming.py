@@ -41,11 +41,11 @@ class Naming:
         """
         pattern, numbers = numberless(ours), re.findall(r"/(\d+)/", ours)
         if pattern in self.parts:
-            theirs = self.parts[pattern]
+            name = self.parts[pattern]
         else:
             layer, leaf = pattern.rsplit("/", 1)
-            theirs = self.parts[layer] + self.leaves[leaf]
-        return theirs.replace("#", *numbers) if numbers else theirs
+            name = self.parts[layer] + self.leaves[leaf]
+        return name.replace("#", *numbers) if numbers else name
 
     def from_ours(self, weights: Weights) -> dict[str, np.ndarray]:
         """Return our weights under their names, in their layout."""
@@ -54,7 +54,7 @@ class Naming:
     def to_ours(
         self,
         config: AlbertConfig,
-        found: Weights,
+        tensors: Weights,
         policy: MismatchPolicy,
         source: str,
         task: TaskSettings | None = None,
@@ -68,20 +68,20 @@ class Naming:
         names = {
             ours: self.name(ours)
             for ours in shapes
-            if self.name(ours) in found or not policy.allows_missing(ours)
+            if self.name(ours) in tensors or not policy.allows_missing(ours)
         }
         expected = {
-            theirs: shapes[ours][::-1] if self.is_transposed(ours) else shapes[ours]
-            for ours, theirs in names.items()
+            name: shapes[ours][::-1] if self.is_transposed(ours) else shapes[ours]
+            for ours, name in names.items()
         }
-        wrong = weight_differences(expected, {name: array.shape for name, array in found.items()})
+        wrong = weight_differences(expected, {name: array.shape for name, array in tensors.items()})
         if wrong:
             raise InputError(
                 f"{source!r} must hold the weights that its configuration describes: {wrong} If "
                 "the difference is intended, --allow_missing=mlm_head,pair_head,pooler gives "
                 "missing parts random weights, and --ignore=PREFIX skips unexpected weights."
             )
-        return {ours: self._transposed(ours, found[theirs]) for ours, theirs in names.items()}
+        return {ours: self._transposed(ours, tensors[name]) for ours, name in names.items()}
 
     def _transposed(self, ours: str, array: np.ndarray) -> np.ndarray:
         result = array.T if self.is_transposed(ours) else array

@@ -43,7 +43,7 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
       InputError: the weights differ from config.json in a way that `policy` does not allow.
     """
     if is_saved_model(path):
-        (config, found), task = _read_exported(path), None
+        (config, tensors), task = _read_exported(path), None
     else:
         config = AlbertConfig.from_json(os.path.join(path, "config.json"))
         task = None if policy.ignores(HEAD) else _task(path)
@@ -53,12 +53,12 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
                 f"holds: {', '.join(head.layer for head in heads)}. Export its encoder, or load it "
                 "with albert_tf.load_pretrainer."
             )
-        found = _read_checkpoint(path, task)
+        tensors = _read_checkpoint(path, task)
     if task is not None and task.logit_temperature != 1:
         divisor, task = task.logit_temperature, task.replace(logit_temperature=1.0)
-        found = {n: v / divisor if n.startswith(HEAD) else v for n, v in found.items()}
-    found = {n: value for n, value in found.items() if not policy.ignores(n)}
-    weights = _naming(config, task).to_ours(config, found, policy, path, task)
+        tensors = {n: v / divisor if n.startswith(HEAD) else v for n, v in tensors.items()}
+    tensors = {n: value for n, value in tensors.items() if not policy.ignores(n)}
+    weights = _naming(config, task).to_ours(config, tensors, policy, path, task)
     values = {} if task or is_saved_model(path) else RunDir(path).config()
     evaluated_with: dict[str, Any] = {
         key: values[key] for key in ("objective", "masking") if key in values
@@ -74,8 +74,8 @@ def _naming(config: AlbertConfig, task: TaskSettings | None) -> Naming:
 def _read_exported(path: str) -> tuple[AlbertConfig, Weights]:
     encoder = load_encoder(path)
     holder, names = tf.train.Checkpoint(encoder=encoder), weight_shapes(encoder.config)
-    found = {n: variable(holder, n).numpy() for n in names if n.startswith("encoder/")}
-    return encoder.config, found
+    weights = {n: variable(holder, n).numpy() for n in names if n.startswith("encoder/")}
+    return encoder.config, weights
 
 
 def _task(path: str) -> TaskSettings | None:

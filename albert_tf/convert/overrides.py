@@ -40,9 +40,12 @@ def with_overrides(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) 
       ConfigError: a value would change the model.
       InputError: with `unshare`, copying weights cannot produce the requested sharing.
     """
-    task_assignments = tuple(each for each in assignments if each.startswith(_TASK))
+    task_assignments = tuple(
+        assignment for assignment in assignments if assignment.startswith(_TASK)
+    )
     config = settings.override(
-        bundle.config, [each for each in assignments if each not in task_assignments]
+        bundle.config,
+        [assignment for assignment in assignments if assignment not in task_assignments],
     )
     allowed = _SETTABLE + _UNSHARING if unshare else _SETTABLE
     for key, value in settings.to_dict(config).items():

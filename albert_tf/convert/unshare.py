@@ -37,7 +37,7 @@ def init_groups_from_shared(
     def name_in_source(name: str) -> str:
         return re.sub(
             r"(attentions|feed_forwards)/(\d+)/",
-            lambda found: f"{found[1]}/{origin[found[1]][int(found[2])]}/",
+            lambda match: f"{match[1]}/{origin[match[1]][int(match[2])]}/",
             name,
         )
 

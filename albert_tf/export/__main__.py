@@ -155,7 +155,7 @@ def _check(options: ExportOptions, kind: str) -> None:
 
 def _kind(options: ExportOptions, task: str | None) -> str:
     """Return the kind of export for a run that was trained for `task`."""
-    of_encoders = [name for name, each in KINDS.items() if each.takes_encoders]
+    of_encoders = [name for name, export in KINDS.items() if export.takes_encoders]
     allowed = [*PRETRAINED, *of_encoders]
     if task in KINDS:
         without_heads = (

@@ -48,8 +48,8 @@ def has_heads(path: str) -> bool:
             reason = textwrap.shorten(str(error), 200)
             raise InputError(f"{prefix!r} is not a readable checkpoint: {reason}") from None
     return all(
-        any(name.startswith(f"model/{head}/") for name in names)
-        for head in (each.layer for each in load_heads(path))
+        any(name.startswith(f"model/{layer}/") for name in names)
+        for layer in (head.layer for head in load_heads(path))
     )
 
 

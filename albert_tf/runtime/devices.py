@@ -193,12 +193,12 @@ def _tpu_flops(accelerator_type: str) -> float | None:
 
     The number in a type's name counts cores. v4 and v5p have two cores per chip.
     """
-    found = re.fullmatch(r"(v\d+)(litepod|e|p|)-(\d+)", accelerator_type)
-    if found is None:
+    match = re.fullmatch(r"(v\d+)(litepod|e|p|)-(\d+)", accelerator_type)
+    if match is None:
         return None
-    chip = found[1] + found[2].replace("litepod", "e")
+    chip = match[1] + match[2].replace("litepod", "e")
     cores_per_chip = 1 if chip.endswith("e") else 2
-    return PEAK_FLOPS[chip] * int(found[3]) / cores_per_chip if chip in PEAK_FLOPS else None
+    return PEAK_FLOPS[chip] * int(match[3]) / cores_per_chip if chip in PEAK_FLOPS else None
 
 
 def _is_on_cpu(strategy: tf.distribute.Strategy) -> bool:
@@ -232,8 +232,8 @@ def has_accelerator() -> bool:
 
 def kind() -> str:
     """Return the fastest kind of device that TensorFlow finds: CPU, GPU or TPU."""
-    found = {device.device_type for device in tf.config.list_logical_devices()}
-    return next((name for name in ("TPU", "GPU") if name in found), "CPU")
+    types = {device.device_type for device in tf.config.list_logical_devices()}
+    return next((name for name in ("TPU", "GPU") if name in types), "CPU")
 
 
 @functools.lru_cache(maxsize=1)

@@ -201,9 +201,9 @@ class RunDir:
             yield
 
     def _require_same_config(self, config: Mapping[str, Any]) -> None:
-        own = self.config()
-        if differing := settings.differing_keys(own, json.loads(json.dumps(config))):
-            kind = _kind_of(own)
+        saved = self.config()
+        if differing := settings.differing_keys(saved, json.loads(json.dumps(config))):
+            kind = _kind_of(saved)
             if kind != _kind_of(config):
                 raise InputError(f"--run_dir={self.path} holds {kind}: name another folder.")
             raise InputError(_another_configuration(self.path, differing))
@@ -334,9 +334,9 @@ def _commit() -> str | None:
     git = ("git", "-C", checkout, "--no-optional-locks")  # the user may be committing
     command = (*git, "status", "--porcelain=2", "--branch", "--untracked-files=no")
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):  # no git, or not allowed to read the checkout
         return None
-    head, *lines = found.stdout.splitlines()  # "# branch.oid COMMIT", ..., changed files
+    head, *lines = result.stdout.splitlines()  # "# branch.oid COMMIT", ..., changed files
     is_dirty = any(not line.startswith("#") for line in lines)
     return head.split()[-1] + ("-dirty" if is_dirty else "")

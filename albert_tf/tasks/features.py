@@ -50,7 +50,7 @@ class Sequences:
           length: at least the length of the longest of them.
         """
         every, *lengths = self._tensors
-        total, first = (tf.gather(each, rows)[:, None] for each in lengths)
+        total, first = (tf.gather(column, rows)[:, None] for column in lengths)
         ids = tf.gather(every, rows).to_tensor(self.pad)  # [B, longest]
         ids = tf.pad(ids, [[0, 0], [0, length - tf.shape(ids)[1]]], constant_values=self.pad)
         ids = tf.ensure_shape(ids, [rows.shape[0], length if isinstance(length, int) else None])
@@ -68,9 +68,9 @@ class Sequences:
         """
 
         def placed(values: np.ndarray) -> np.ndarray:
-            found: np.ndarray = np.zeros(len(places), values.dtype)
-            found[places] = values
-            return found
+            result: np.ndarray = np.zeros(len(places), values.dtype)
+            result[places] = values
+            return result
 
         return dataclasses.replace(
             self,
@@ -293,15 +293,17 @@ def pack(
     begin, end = [special.cls], [special.sep]
     lengths = np.array([len(ids) for ids in first], np.int32)
     if second is None:
-        kept = np.minimum(lengths, seq_length - 2)
-        parts = ((begin, ids[:n], end) for ids, n in zip(first, kept.tolist(), strict=True))
-        return _sequences(parts, kept + 2, kept + 2, special, kept < lengths)
+        kept_lengths = np.minimum(lengths, seq_length - 2)
+        parts = ((begin, ids[:n], end) for ids, n in zip(first, kept_lengths.tolist(), strict=True))
+        return _sequences(
+            parts, kept_lengths + 2, kept_lengths + 2, special, kept_lengths < lengths
+        )
     others = np.array([len(ids) for ids in second], np.int32)
-    kept, other_kept = truncated_lengths(lengths, others, seq_length - 3)
-    pairs = zip(first, second, kept.tolist(), other_kept.tolist(), strict=True)
+    kept_lengths, other_kept_lengths = truncated_lengths(lengths, others, seq_length - 3)
+    pairs = zip(first, second, kept_lengths.tolist(), other_kept_lengths.tolist(), strict=True)
     parts = ((begin, a[:n], end, b[:m], end) for a, b, n, m in pairs)
-    cut = kept + other_kept < lengths + others
-    return _sequences(parts, kept + other_kept + 3, kept + 2, special, cut)
+    cut = kept_lengths + other_kept_lengths < lengths + others
+    return _sequences(parts, kept_lengths + other_kept_lengths + 3, kept_lengths + 2, special, cut)
 
 
 def _sequences(

@@ -66,7 +66,7 @@ class Predictor:
             f"a run of kind {self.task.kind!r} takes a list of albert_tf.{wanted.__name__}"
             f"{' or strings' if takes_strings else ''}.",
         )
-        return [wanted(each) if isinstance(each, str) else each for each in values]
+        return [wanted(value) if isinstance(value, str) else value for value in values]
 
     def answer(
         self, examples: Sequence[Any], batch_size: int
@@ -79,11 +79,11 @@ class Predictor:
           InputError: an example is of the wrong class.
         """
         examples = self._examples(examples)
-        for each in examples:
-            if wrong := [(k, v) for k, v in each.named_texts if not isinstance(v, str)]:
+        for example in examples:
+            if wrong := [(k, v) for k, v in example.named_texts if not isinstance(v, str)]:
                 name, value = wrong[0]
                 raise InputError(
-                    f"`{name}` of albert_tf.{type(each).__name__} must be a string. Received: "
+                    f"`{name}` of albert_tf.{type(example).__name__} must be a string. Received: "
                     f"{value!r}."
                 )
         features = self._kind.featurize(examples, self.tokenizer, self.task)

@@ -28,4 +28,4 @@ def logit(probabilities: np.ndarray) -> np.ndarray:
 def average_softmax(members: Sequence[np.ndarray]) -> np.ndarray:
     """Return logits whose softmax is the mean of the members', -inf where that is 0."""
     with np.errstate(divide="ignore"):
-        return np.log(np.mean([softmax(each) for each in members], axis=0))
+        return np.log(np.mean([softmax(logits) for logits in members], axis=0))

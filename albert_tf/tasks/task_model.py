@@ -166,10 +166,10 @@ class TaskModel(PolicyMixin, tf_keras.Model):
 
         def of_part(part: Any, key: common.DropoutKey) -> list[tf.Tensor]:
             with self._keyed(key):
-                found = zip(gradients_of(part), self.trainable_variables, strict=True)
-            known = [(each, variable) for each, variable in found if each is not None]
+                pairs = zip(gradients_of(part), self.trainable_variables, strict=True)
+            known = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
             variables[:] = [variable for _, variable in known]
-            return [tf.convert_to_tensor(each) for each, _ in known]
+            return [tf.convert_to_tensor(gradient) for gradient, _ in known]
 
         gradients = accumulated(of_part, batch, key, count)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))

@@ -47,8 +47,8 @@ def best_split(text: str, scores: Mapping[str, float]) -> tuple[float, list[str]
 
 def why_no_extension(old: Tokenizer, new: Tokenizer) -> str:
     """Return the first reason why `new` does not extend `old`; empty if it does."""
-    for each in (old, new):
-        if not isinstance(each.vocabulary, SentencePiece):
+    for tokenizer in (old, new):
+        if not isinstance(tokenizer.vocabulary, SentencePiece):
             return "only a sentencepiece model can be extended"
     if new.normalization != old.normalization:
         return "its options of normalization differ"

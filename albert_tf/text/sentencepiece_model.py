@@ -122,10 +122,12 @@ class SentencePiece:
     def cut(self, text: str, rules: Normalization) -> list[str]:
         """Return the pieces of a text; an unknown piece is returned as its text."""
         (normal,) = normalize([text], rules)
-        found: list[str] = []
+        pieces: list[str] = []
         for piece in self.processor.encode(normal, out_type=str):
-            found.extend(self._split_digit_comma(piece) if _ends_in_digit_comma(piece) else [piece])
-        return found
+            pieces.extend(
+                self._split_digit_comma(piece) if _ends_in_digit_comma(piece) else [piece]
+            )
+        return pieces
 
     def normalized(self, texts: Sequence[str], rules: Normalization) -> str:
         """Return the characters that are split into pieces, those of all texts together."""

@@ -24,8 +24,8 @@ def truncated_lengths(
       limit: the maximum number of pieces of both together.
       odd: the segment that keeps the odd piece if both are equally long: 1 = first, 0 = second.
     """
-    kept = np.minimum(first, np.maximum((limit + odd) // 2, limit - second))
-    return kept, np.minimum(second, limit - kept)
+    first_length = np.minimum(first, np.maximum((limit + odd) // 2, limit - second))
+    return first_length, np.minimum(second, limit - first_length)
 
 
 def truncated_lengths_in_graph(
@@ -34,5 +34,5 @@ def truncated_lengths_in_graph(
     """Compute `truncated_lengths` of int32 tensors as TensorFlow operations."""
     import tensorflow as tf
 
-    kept = tf.minimum(first, tf.maximum((limit + odd) // 2, limit - second))
-    return kept, tf.minimum(second, limit - kept)
+    first_length = tf.minimum(first, tf.maximum((limit + odd) // 2, limit - second))
+    return first_length, tf.minimum(second, limit - first_length)

@@ -24,13 +24,13 @@ DOUBLE_PRIMES = ("′′", "‵‵")
 _NORMALIZER_SPEC = 3  # the number of ModelProto's field
 
 
-def folding_normalizer(kept: Container[str]) -> sentencepiece.SentencePieceNormalizer:
-    """Return the default normalizer, nmt_nfkc, with rules for PUNCTUATION except those in `kept`.
+def folding_normalizer(exceptions: Container[str]) -> sentencepiece.SentencePieceNormalizer:
+    """Return the default normalizer, nmt_nfkc, with rules for PUNCTUATION except `exceptions`.
 
     Pass it to `SentencePieceTrainer.train`.
     """
     _silence()
-    return _folding(sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc"), kept)
+    return _folding(sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc"), exceptions)
 
 
 def fold_punctuation(model: bytes) -> bytes:
@@ -65,13 +65,13 @@ def folded_primes(model: bytes) -> list[str]:
 
 
 def _folding(
-    old: sentencepiece.SentencePieceNormalizer, kept: Container[str]
+    old: sentencepiece.SentencePieceNormalizer, exceptions: Container[str]
 ) -> sentencepiece.SentencePieceNormalizer:
     plain = {
         char: ascii_char
         for ascii_char, chars in PUNCTUATION.items()
         for char in chars
-        if char not in kept
+        if char not in exceptions
     }
     doubles = {pair: '"' for pair in DOUBLE_PRIMES if pair[0] in plain}
     table = str.maketrans(plain)

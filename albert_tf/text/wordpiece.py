@@ -99,11 +99,11 @@ class WordPiece:
     def cut(self, text: str, rules: Normalization) -> list[str]:
         """Return the pieces of a text; an unknown word is returned as its text."""
         (words,) = split_words([text], rules)
-        found: list[str] = []
+        pieces: list[str] = []
         for word in words:
             ids = self._cut(word)
-            found += [word] if self.special.unk in ids else [self.pieces[i] for i in ids]
-        return found
+            pieces += [word] if self.special.unk in ids else [self.pieces[i] for i in ids]
+        return pieces
 
     def normalized(self, texts: Sequence[str], rules: Normalization) -> str:
         """Return the characters that are split into pieces, those of all texts together."""
@@ -130,12 +130,12 @@ class WordPiece:
         return len(piece.removeprefix(CONTINUES)) + (not piece.startswith(CONTINUES))
 
     def _cut(self, word: str) -> list[int]:
-        found = self._known.get(word)
-        if found is None:
+        ids = self._known.get(word)
+        if ids is None:
             if len(self._known) >= _WORDS_KEPT:
                 self._known.clear()
-            found = self._known[word] = self._longest_pieces(word)
-        return found
+            ids = self._known[word] = self._longest_pieces(word)
+        return ids
 
     def _longest_pieces(self, word: str) -> list[int]:
         unknown = [self.special.unk]

@@ -49,7 +49,7 @@ def invisible_bounds() -> np.ndarray:
     They are white space, control characters and format characters, such as marks of direction.
     """
     spaces = np.array([chr(code).isspace() for code in range(sys.maxunicode + 1)])
-    return _bounds(spaces | np.array([each in ("Cc", "Cf") for each in _categories()]))
+    return _bounds(spaces | np.array([category in ("Cc", "Cf") for category in _categories()]))
 
 
 def visible_part(text: str) -> tuple[int, str]:

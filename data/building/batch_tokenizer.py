@@ -35,8 +35,8 @@ def encode_flat(
     for begin in range(0, len(texts), lines_per_call):
         lines = texts[begin : begin + lines_per_call]
         if max(map(len, lines)) <= max_characters:
-            found, counts = _encode(tokenizer, lines)
-            ids.append(found)
+            line_ids, counts = _encode(tokenizer, lines)
+            ids.append(line_ids)
             lengths.append(counts)
             continue
         for line in lines:

@@ -210,8 +210,8 @@ def _raise_user_errors() -> Iterator[None]:
         yield
     except Exception as error:
         text = "".join(traceback.format_exception_only(error))
-        if found := _USERS_MISTAKE.search(text):
-            raise InputError(found[1]) from None
+        if match := _USERS_MISTAKE.search(text):
+            raise InputError(match[1]) from None
         if _NO_SPACE in text:
             raise MachineError(
                 "the disk of --output or of a worker's temporary folder is full. Free some "

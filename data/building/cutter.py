@@ -77,10 +77,10 @@ class Cutter:
 
     def cut(self, batch: Batch) -> tuple[Sequences, Tally]:
         """Return the pairs of the documents, and the tally."""
-        kept = [(number, document) for number, document in batch if self._is_kept(document)]
-        pairs, tally = self._cut_kept(kept) if kept else (Sequences.read(b""), Tally())
+        kept_batch = [(number, document) for number, document in batch if self._is_kept(document)]
+        pairs, tally = self._cut_kept(kept_batch) if kept_batch else (Sequences.read(b""), Tally())
         text_bytes = sum(_sizes(document.text)[0] for _, document in batch)
-        sketch = sketch_of(digest_of(document) for _, document in kept)
+        sketch = sketch_of(digest_of(document) for _, document in kept_batch)
         return pairs, dataclasses.replace(
             tally, documents=len(batch), text_bytes=text_bytes, sketch=sketch
         )
@@ -108,7 +108,7 @@ class Cutter:
             for pass_number in range(self.dupe_factor)
         ]
         pairs = Pairs(*map(np.concatenate, zip(*passes, strict=True)))
-        kept = int(pairs.first_length.sum() + pairs.second_length.sum())
+        num_pieces = int(pairs.first_length.sum() + pairs.second_length.sum())
         sizes = np.diff(np.searchsorted(bounds, documents))
         unknown = np.flatnonzero(ids == self.tokenizer.special.unk)
         with_unknown = np.unique(np.searchsorted(ends, unknown, side="right")) - 1
@@ -119,7 +119,7 @@ class Cutter:
             sequences=len(pairs.keys),
             sequences_without_pair=int(np.count_nonzero(pairs.second_length == 0)),
             sequences_of_label_1=int(pairs.label.sum()),
-            pieces=kept,
+            pieces=num_pieces,
             pieces_lost=int(pairs.lost.sum()),
             text_bytes=text_bytes,
             replaced_characters=replaced,

@@ -47,8 +47,8 @@ def require_answers(
 
 
 def _address(value: str | None) -> tuple[str, int] | None:
-    found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
-    return (found["host"], int(found["port"])) if found else None
+    match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    return (match["host"], int(match["port"])) if match else None
 
 
 def _connect(flag: str, host: str, port: int, timeout_s: float, speaks_first: bool = False) -> None:

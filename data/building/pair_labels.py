@@ -32,9 +32,9 @@ def paired(pairs: Pairs, ids: np.ndarray, is_word_start: np.ndarray) -> Pairs:
     second_length = pairs.second_length.copy()
     first_length[single], second[single] = cut - begin, cut
     second_length[single] = begin + length - cut
-    kept = (first_length > 0) & (second_length > 0)
+    is_pair = (first_length > 0) & (second_length > 0)
     changed = pairs._replace(first_length=first_length, second=second, second_length=second_length)
-    return Pairs(*(column[kept] for column in changed))
+    return Pairs(*(column[is_pair] for column in changed))
 
 
 def swapped(pairs: Pairs) -> Pairs:

@@ -69,10 +69,10 @@ class Duplicates:
     def copies(self) -> dict[int, Copy]:
         """Return the documents that repeat an earlier one, in order."""
         exact = self._exact()
-        found = {number: Copy(first, "exact duplicates") for number, first in exact.items()}
+        copies = {number: Copy(first, "exact duplicates") for number, first in exact.items()}
         for number, first in self._near(exact).items():
-            found[number] = Copy(first, "near duplicates")
-        return dict(sorted(found.items()))
+            copies[number] = Copy(first, "near duplicates")
+        return dict(sorted(copies.items()))
 
     def _exact(self) -> dict[int, int]:
         """Return each exact copy and the first document that it equals."""
@@ -95,8 +95,8 @@ class Duplicates:
         pairs: np.ndarray = np.zeros((0, 2), np.int64)
         for band in range(BANDS):
             columns = slice(band * _ROWS, (band + 1) * _ROWS)
-            found = list(self._similar(signatures, numbers, columns))
-            pairs = np.unique(np.concatenate([pairs, *found]), axis=0)
+            band_pairs = list(self._similar(signatures, numbers, columns))
+            pairs = np.unique(np.concatenate([pairs, *band_pairs]), axis=0)
         copies: dict[int, int] = {}
         for later, earlier in pairs.tolist():  # in order, so that earlier ones are decided
             if later not in copies and earlier not in copies:
@@ -127,4 +127,4 @@ def first_of_each_kind(copies: Mapping[int, Copy], count: int = EXAMPLES) -> lis
     kinds: dict[str, list[Copy]] = {}
     for copy in copies.values():
         kinds.setdefault(copy.kind, []).append(copy)
-    return [copy for found in kinds.values() for copy in found[:count]]
+    return [copy for same_kind in kinds.values() for copy in same_kind[:count]]

@@ -61,13 +61,13 @@ class Filters:
     def _without_held_out(self, text: str, source: str) -> str:
         if self._held_out is None:
             return text
-        parts, kept = _PARAGRAPHS.split(text), ""
+        parts, rest = _PARAGRAPHS.split(text), ""
         for blank, part in zip(["", *parts[1::2]], parts[::2], strict=True):
             if self._held_out.overlaps(part):
                 self._report.remove("paragraphs with held-out text", part, source)
             else:
-                kept += blank + part if kept else part
-        return kept
+                rest += blank + part if rest else part
+        return rest
 
     def _problem(self, text: str) -> str:
         """Return why a document is dropped, "" if it stays."""

@@ -32,7 +32,7 @@ class HeldOut:
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        found: list[np.ndarray] = [np.zeros(0, np.uint64)]
+        hashes: list[np.ndarray] = [np.zeros(0, np.uint64)]
         for pattern in patterns:
             if not (files := paths.files_matching(pattern, _FLAG)):
                 folder = os.path.isdir(pattern)
@@ -40,8 +40,8 @@ class HeldOut:
                 raise InputNotFoundError(f"{_FLAG}: no file matches {pattern!r}. {remedy}.")
             for path in files:
                 parts = [ngram_hashes(word_hashes(text), SIZE) for text in _texts(path)]
-                found.append(np.unique(np.concatenate([found[0], *parts])))
-        self._hashes: np.ndarray = np.unique(np.concatenate(found))
+                hashes.append(np.unique(np.concatenate([hashes[0], *parts])))
+        self._hashes: np.ndarray = np.unique(np.concatenate(hashes))
         if not len(self._hashes):
             raise InputError(
                 f"{_FLAG} must name files with texts of at least {SIZE} words. Received: "

@@ -36,12 +36,12 @@ class RepeatedLines:
 
     def removed_from(self, text: str) -> tuple[str, list[str]]:
         """Return a text without these lines, and the lines."""
-        kept: list[str] = []
+        lines: list[str] = []
         removed: list[str] = []
         for line in text.split("\n"):
             is_repeated = line.strip() and self._counts[_key(line)] >= self._least
-            (removed if is_repeated else kept).append(line)
-        return "\n".join(kept) if removed else text, removed
+            (removed if is_repeated else lines).append(line)
+        return "\n".join(lines) if removed else text, removed
 
 
 def _lines(text: str) -> Iterator[int]:

@@ -40,16 +40,16 @@ class Report:
 
     def line(self) -> str:
         """Return the counts of what was dropped."""
-        return ", ".join(f"{reason}: {each.count:,}" for reason, each in self._dropped.items())
+        return ", ".join(f"{name}: {reason.count:,}" for name, reason in self._dropped.items())
 
     def table(self) -> str:
         """Return the counts in Markdown."""
         rows = [
             ("read", f"{self.read.count:,} documents", f"{self.read.characters:,}"),
             *(
-                (reason, f"{each.count:,} {unit}", f"{each.characters:,}")
+                (name, f"{reason.count:,} {unit}", f"{reason.characters:,}")
                 for unit, reasons in (("removed", self._removed), ("dropped", self._dropped))
-                for reason, each in reasons.items()
+                for name, reason in reasons.items()
             ),
             ("kept", f"{self.kept.count:,} documents", f"{self.kept.characters:,}"),
         ]
@@ -58,9 +58,9 @@ class Report:
     def markdown(self, title: str) -> str:
         """Return the counts, and the examples of each reason."""
         parts = [f"# {title}", self.table()]
-        for reason, each in (self._removed | self._dropped).items():
-            columns = 3 if any(original for _, _, original in each.examples) else 2
-            rows = [example[:columns] for example in each.examples]
+        for name, reason in (self._removed | self._dropped).items():
+            columns = 3 if any(original for _, _, original in reason.examples) else 2
+            rows = [example[:columns] for example in reason.examples]
             header = ("source", "text", "repeats")[:columns]
-            parts += [f"## {reason}", markdown_table(header, rows)]
+            parts += [f"## {name}", markdown_table(header, rows)]
         return "\n\n".join(parts) + "\n"

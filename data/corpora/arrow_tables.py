@@ -29,9 +29,9 @@ def require_texts(path: str, column: str) -> None:
     """
     types = arrow_files.types_of(path, "--corpus")
     if not types.get(column, "").startswith(_TEXTS):
-        found = f"`{column}` of type {types[column]}" if column in types else listed([*types])
+        columns = f"`{column}` of type {types[column]}" if column in types else listed([*types])
         raise InputError(
-            f"--corpus: {path} must have texts in the column `{column}`. Received: {found}. Pass "
+            f"--corpus: {path} must have texts in the column `{column}`. Received: {columns}. Pass "
             "the name of the column with texts as --text_column."
         )
 
@@ -57,7 +57,7 @@ def saved_files(folder: str) -> list[str]:
             "Pass a folder that save_to_disk of Hugging Face's datasets has written."
         )
     files = read_json(state).get("_data_files")
-    names = [each.get("filename") for each in files or () if isinstance(each, dict)]
+    names = [entry.get("filename") for entry in files or () if isinstance(entry, dict)]
     if not names or not all(isinstance(name, str) for name in names):
         raise InputError(f"{state!r} must list its files. Save the dataset again.")
     paths = [os.path.join(folder, os.path.basename(name)) for name in names]

@@ -154,7 +154,9 @@ class NumberedCorpus(Bounded):
             is_table = [kind in _TABLES or format_of(name) in arrow_files.FORMATS for name in files]
             for name in itertools.compress(files, is_table):
                 require_texts(name, self.text_column)
-            texts = [name for name, found in zip(files, is_table, strict=True) if not found]
+            texts = [
+                name for name, holds_table in zip(files, is_table, strict=True) if not holds_table
+            ]
             for file in self._source(location, texts).text_files():
                 if kind == "files":  # also those in a .zip
                     reader_of(file.name)
@@ -183,8 +185,8 @@ class NumberedCorpus(Bounded):
         kind, location = _split_kind(self.corpus)
         for part, files in parts:
             documents = READERS[kind](self._source(location, files))
-            found = (document for document in documents if not is_blank(document.text))
-            yield from enumerate(found, part << 32)
+            nonblank_documents = (document for document in documents if not is_blank(document.text))
+            yield from enumerate(nonblank_documents, part << 32)
 
 
 def _split_kind(corpus: str) -> tuple[str, str]:
@@ -220,12 +222,12 @@ def _boundary(rule: str) -> Callable[[str], Any]:
 
 
 def _require_sentences(documents: Iterator[Document], corpus: str) -> Iterator[Document]:
-    found = False
+    has_sentences = False
     for document in documents:
         if document.sentences:
-            found = True
+            has_sentences = True
             yield document
-    if not found:
+    if not has_sentences:
         raise InputError(
             f"--corpus must contain text. Received: {corpus!r}, which has no sentence."
         )

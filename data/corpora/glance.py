@@ -168,7 +168,7 @@ class Glance:
             yield document
             words = sum(len(sentence.split()) for sentence in document.sentences)
             self._words += words
-            self._longest = max(self._longest, (words, document.source), key=lambda each: each[0])
+            self._longest = max(self._longest, (words, document.source), key=lambda pair: pair[0])
             self._digests.append(int.from_bytes(digest_of(document)))
             if number % self._stride == 0:
                 self._sample.append(" ".join(document.sentences)[:_SAMPLE_CHARACTERS])

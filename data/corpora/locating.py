@@ -41,14 +41,14 @@ def _files_by_suffix(pattern: str, data_dir: str | None = None) -> list[str]:
         pattern = f"{glob.escape(pattern)}/**/*"
         if not paths.files_matching(pattern, "--corpus"):
             raise InputNotFoundError(f"--corpus: the folder {pattern[:-5]!r} has no files.")
-    found = _matching_files(pattern)
-    if documents := [name for name in found if format_of(name) in _DOCUMENTS]:
+    names = _matching_files(pattern)
+    if documents := [name for name in names if format_of(name) in _DOCUMENTS]:
         raise InputError(f"--corpus: {unknown_suffix(documents[0])}")
-    files = [name for name in found if format_of(name) in SUFFIXES or is_zip(name)]
-    if others := [name for name in found if name not in set(files)]:
+    files = [name for name in names if format_of(name) in SUFFIXES or is_zip(name)]
+    if others := [name for name in names if name not in set(files)]:
         note_once(f"--corpus: files with other suffixes are left out: {listed(others, 5)}.")
     if not files:
-        raise InputError(f"--corpus: {unknown_suffix(found[0])}")
+        raise InputError(f"--corpus: {unknown_suffix(names[0])}")
     return files
 
 

@@ -18,23 +18,23 @@ def passages_of(sentences: Sequence[str], max_words: int) -> list[str]:
 
     A longer sentence is a passage of its own.
     """
-    found: list[list[str]] = []
+    passages: list[list[str]] = []
     count = 0
     for sentence in sentences:
         words = len(sentence.split())
-        if not found or count + words > max_words:
-            found.append([])
+        if not passages or count + words > max_words:
+            passages.append([])
             count = 0
-        found[-1].append(sentence)
+        passages[-1].append(sentence)
         count += words
-    return [" ".join(passage) for passage in found]
+    return [" ".join(passage) for passage in passages]
 
 
 def neighbors(sentences: Sequence[str], max_words: int, min_words: int, key: int) -> Iterator[Pair]:
     """Yield a passage of a document and the following one; no passage is in two pairs."""
     passages = passages_of(sentences, max_words)
     for pair in zip(passages[::2], passages[1::2], strict=False):
-        if all(len(each.split()) >= min_words for each in pair):
+        if all(len(passage.split()) >= min_words for passage in pair):
             yield pair
 
 
@@ -66,7 +66,7 @@ def headings(sentences: Sequence[str], max_words: int, min_words: int, key: int)
     A heading is a line of at most 12 words that does not end in a punctuation mark, before one
     that is no heading.
     """
-    are_headings = [_is_heading(each) for each in sentences]
+    are_headings = [_is_heading(sentence) for sentence in sentences]
     for place in range(len(sentences) - 1):
         if are_headings[place] and not are_headings[place + 1]:
             end = next((i for i in range(place + 1, len(sentences)) if are_headings[i]), None)

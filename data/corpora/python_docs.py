@@ -108,8 +108,8 @@ def prose(docstring: str) -> tuple[str, ...]:
             continue
         if not _MAYBE_END.search(paragraph[-6:]) or _UNDERLINE.search(paragraph):
             continue
-        for pattern, kept in _MARKUP:
-            paragraph = pattern.sub(kept, paragraph)
+        for pattern, replacement in _MARKUP:
+            paragraph = pattern.sub(replacement, paragraph)
         if _reads_as_sentences(paragraph):
             sentences += split_sentences(paragraph)
     return tuple(sentences)
@@ -155,7 +155,7 @@ def _standard_library() -> dict[str, str]:
 
 def _installed_packages() -> dict[str, str]:
     """Return the packages in the metadata of site-packages, and no other files on the path."""
-    found: dict[str, str] = {}
+    packages: dict[str, str] = {}
     for root in sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}):
         tops = set()
         for distribution in importlib.metadata.distributions(path=[root]):
@@ -164,8 +164,8 @@ def _installed_packages() -> dict[str, str]:
                 path = line.split(",", 1)[0]
                 if path.endswith(".py"):
                     tops.add(path.split("/", 1)[0].removesuffix(".py"))
-        found |= _existing(root, sorted(tops - {".."}))
-    return found
+        packages |= _existing(root, sorted(tops - {".."}))
+    return packages
 
 
 def _existing(root: str, names: list[str]) -> dict[str, str]:

@@ -64,8 +64,8 @@ def _divided(text: str) -> list[str]:
     parts, begin = [], 0
     while (end := begin + MAX_DOCUMENT_CHARS) < len(text):
         middle = (begin + end) // 2
-        found = (text.rfind(separator, middle, end) for separator in "\n ")
-        cut = next((place for place in found if place > 0), end)
+        places = (text.rfind(separator, middle, end) for separator in "\n ")
+        cut = next((place for place in places if place > 0), end)
         parts.append(text[begin:cut])
         begin = cut
     return [*parts, text[begin:]]

@@ -61,13 +61,13 @@ def replace_half(
     needs_partner = (label_bit == 1) & (second > 0)
     replaced = needs_partner & (partner_length > 0)
     other = tf.where(replaced, partner_length, second)
-    kept, other_kept = truncated_lengths_in_graph(first, other, max_pieces, odd)
+    first_length, other_length = truncated_lengths_in_graph(first, other, max_pieces, odd)
     return Segments(
-        first_begin=(first - kept + odd_first) // 2,
-        first_length=kept,
+        first_begin=(first - first_length + odd_first) // 2,
+        first_length=first_length,
         second_begin=tf.where(replaced, partner_begin, first)
-        + (other - other_kept + odd_second) // 2,
-        second_length=other_kept,
+        + (other - other_length + odd_second) // 2,
+        second_length=other_length,
         label=replaced,
         weight=(second > 0) & (replaced | ~needs_partner),
     )

@@ -48,14 +48,14 @@ class Mixture:
             return cls((Records.open(text, skip_corrupt),), (1.0,))
         folders, weights = [], []
         for part in text.split(","):
-            found = None if os.path.isdir(part) else _WEIGHTED.fullmatch(part)
-            if found is None or not float(found[2]):
+            match = None if os.path.isdir(part) else _WEIGHTED.fullmatch(part)
+            if match is None or not float(match[2]):
                 raise InputError(
                     "--data must be a folder, or DIR:weight,DIR:weight with positive weights. "
                     f"Received: {part!r}."
                 )
-            folders.append(found[1])
-            weights.append(float(found[2]))
+            folders.append(match[1])
+            weights.append(float(match[2]))
         parts = tuple(Records.open(folder, skip_corrupt) for folder in folders)
         mixture = cls(parts, tuple(weights))
         mixture._check()
@@ -69,7 +69,7 @@ class Mixture:
     @property
     def manifest(self) -> Manifest:
         """Manifest of the first folder with the longest sequences; its schema reads all records."""
-        return max((part.manifest for part in self.parts), key=lambda each: each.seq_length)
+        return max((part.manifest for part in self.parts), key=lambda manifest: manifest.seq_length)
 
     @property
     def num_records(self) -> int:

@@ -67,8 +67,10 @@ class _Shards:
         """Return `size` strings: the readable records of a damaged shard, repeated."""
         # An empty string comes first, so that there is an element even if nothing can be read.
         empty = tf.data.Dataset.from_tensors("")
-        found = empty.concatenate(dataset.ignore_errors()).batch(size + 1).get_single_element()[1:]
-        count = tf.size(found, tf.int64)
+        records = (
+            empty.concatenate(dataset.ignore_errors()).batch(size + 1).get_single_element()[1:]
+        )
+        count = tf.size(records, tf.int64)
         complete = tf.debugging.assert_positive(count, "no record of a shard can be read")
         message = (
             "\n",
@@ -83,7 +85,7 @@ class _Shards:
             count < size, lambda: tf.print(*message, output_stream=sys.stderr), tf.no_op
         )
         with tf.control_dependencies([complete, warned]):
-            return tf.gather(found, tf.range(size) % tf.maximum(count, 1))
+            return tf.gather(records, tf.range(size) % tf.maximum(count, 1))
 
 
 def record_stream(

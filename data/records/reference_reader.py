@@ -56,7 +56,7 @@ class StaticRecords:
         shards = tuple((path, size) for path in files if (size := count_records(path)))
         if not shards:
             raise InputError(f"no masked record in {list(files)}. Pass other files.")
-        found = _first_features(shards[0][0])
+        features = _first_features(shards[0][0])
         for names, (ids, segments, _) in FOREIGN_NAMES.items():
             required = {
                 ids,
@@ -66,13 +66,13 @@ class StaticRecords:
                 "masked_lm_ids",
                 "masked_lm_weights",
             }
-            if required <= set(found):
-                seq_length = len(found["input_mask"].int64_list.value)
-                slots = len(found["masked_lm_positions"].int64_list.value)
-                return cls(shards, names, seq_length, slots, LABEL in found)
+            if required <= set(features):
+                seq_length = len(features["input_mask"].int64_list.value)
+                slots = len(features["masked_lm_positions"].int64_list.value)
+                return cls(shards, names, seq_length, slots, LABEL in features)
         raise InputError(
             f"{shards[0][0]!r} must contain masked records with the feature names of "
-            f"{' or '.join(FOREIGN_NAMES)}. Received: {sorted(found)}."
+            f"{' or '.join(FOREIGN_NAMES)}. Received: {sorted(features)}."
         )
 
     def parse(self, raw: tf.Tensor, use_pairs: bool = True) -> dict[str, tf.Tensor]:

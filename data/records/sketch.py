@@ -39,7 +39,7 @@ def sketch_of(digests: Iterable[bytes]) -> Sketch:
     digests are all held out.
     """
     hashes = (hashlib.blake2b(digest, digest_size=_BYTES).digest() for digest in digests)
-    return _smallest(int.from_bytes(each) for each in hashes)
+    return _smallest(int.from_bytes(value) for value in hashes)
 
 
 def size_of(sketch: Sketch) -> int:
@@ -68,7 +68,7 @@ def share_in(part: Sketch, whole: Sketch) -> Share | None:
     limit = min(
         (sketch[-1] for sketch in (part, whole) if len(sketch) == SIZE), default=_NUM_HASHES
     )
-    sample = [each for each in part if each <= limit]
+    sample = [number for number in part if number <= limit]
     if not sample:
         return None
     value = len(set(sample) & set(whole)) / len(sample)
@@ -79,7 +79,7 @@ def share_in(part: Sketch, whole: Sketch) -> Share | None:
 
 def to_text(sketch: Sketch) -> str:
     """Return a sketch as one string, for JSON."""
-    return base64.b64encode(b"".join(each.to_bytes(_BYTES) for each in sketch)).decode()
+    return base64.b64encode(b"".join(number.to_bytes(_BYTES) for number in sketch)).decode()
 
 
 def from_text(text: Any) -> Sketch:

@@ -51,8 +51,8 @@ def new_characters(
         if not unknown.isdisjoint(word):
             for character in filter(_has_shape, unknown.intersection(word)):
                 counts[character] += count * word.count(character)
-    found = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return {character: count for character, count in found if count >= min_count}
+    ranking = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return {character: count for character, count in ranking if count >= min_count}
 
 
 def extended(tokenizer: Tokenizer, uses: Mapping[str, int], total: int) -> Tokenizer:
@@ -105,9 +105,9 @@ def _useful(
     pieces, counts = new.vocabulary.pieces[old.vocab_size :], count_pieces(words, new)
     uses = dict(zip(pieces, counts[old.vocab_size :].tolist(), strict=True))
     for piece, count in uses.items():
-        own = scores.pop(piece)
+        score = scores.pop(piece)
         saved[piece] = count * (len(best_split(piece, scores)[1]) - 1)
-        scores[piece] = own
+        scores[piece] = score
     for piece in sorted(uses, key=lambda piece: (-saved[piece], piece)):
         if uses[piece] >= min_count:
             yield piece, uses[piece]
@@ -143,8 +143,8 @@ def _of_one_kind(row: list[int], kinds: list[str], pieces: list[str]) -> Iterato
 
 def _kind(piece: str) -> str:
     """Return the class of a piece's characters: `L`, letters and their marks, `N`, or none."""
-    found = {unicodedata.category(character)[0] for character in piece.lstrip(WORD_MARK)}
-    return next((kind for kind in ("LM", "N") if found and found <= set(kind)), "")
+    categories = {unicodedata.category(character)[0] for character in piece.lstrip(WORD_MARK)}
+    return next((kind for kind in ("LM", "N") if categories and categories <= set(kind)), "")
 
 
 def _has_shape(character: str) -> bool:

@@ -28,15 +28,15 @@ def sample(documents: Iterable[Document], size: int, seed: int) -> list[str]:
                 is_unbroken = len(sentence) == _PART_CHARACTERS and " " not in sentence
                 (unbroken if is_unbroken else broken).add(sentence)
             progress.advance(len(document.sentences))
-    kept, num_sentences = broken.items + unbroken.items, broken.count + unbroken.count
-    used = f", used {len(kept):,}" if len(kept) < num_sentences else ""
+    sentences, num_sentences = broken.items + unbroken.items, broken.count + unbroken.count
+    used = f", used {len(sentences):,}" if len(sentences) < num_sentences else ""
     print(f"read {num_sentences:,} sentences from {num_documents:,} documents{used}")
     if unbroken.count > len(unbroken.items):
         print(
             f"note: {unbroken.count:,} parts of {_PART_CHARACTERS} characters have no space; used "
             f"{len(unbroken.items):,} of them."
         )
-    return kept
+    return sentences
 
 
 class _Reservoir:

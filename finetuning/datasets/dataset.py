@@ -175,7 +175,9 @@ class Dataset(abc.ABC):
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
         """Return the metrics, in [-1, 1], and other values of the official scorer."""
         answers = metrics.answers_of(examples)
-        return metrics.compare(self.metrics, answers, [self.number(each) for each in predictions])
+        return metrics.compare(
+            self.metrics, answers, [self.number(prediction) for prediction in predictions]
+        )
 
     def number(self, prediction: Prediction) -> float:
         """Return what is compared with the label of an example; here the number of the label."""
@@ -185,7 +187,7 @@ class Dataset(abc.ABC):
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[Any]
     ) -> None:
         """Write the leaderboard's file; here `index`, counted from 0, and `prediction`."""
-        write_predictions(path, [self.answer(each) for each in predictions])
+        write_predictions(path, [self.answer(prediction) for prediction in predictions])
 
     def answer(self, prediction: Prediction) -> str:
         """Return the cell of a prediction in that file; here the label."""
@@ -203,11 +205,11 @@ def require_section(name: str, task: Any, **expected: Any) -> None:
     Raises:
       InputError: the section has other values; the message names their keys.
     """
-    found = {key: getattr(task, key, None) for key in expected}
-    if differing := [key for key in expected if found[key] != expected[key]]:
+    values = {key: getattr(task, key, None) for key in expected}
+    if differing := [key for key in expected if values[key] != expected[key]]:
         raise InputError(
             f"--task: {name} requires a run with {_format_values(expected, differing)}. Received: "
-            f"a run with {_format_values(found, differing)}. Pass another run, or the run's own "
+            f"a run with {_format_values(values, differing)}. Pass another run, or the run's own "
             "task."
         )
 

@@ -60,12 +60,12 @@ class LabeledTexts(Dataset):
 
     def examples(self, source: Source, part: str, allow_empty: bool = False) -> list[TextExample]:
         """Return the examples of a part."""
-        found, count = [], len(self.texts)
+        examples, count = [], len(self.texts)
         for location, cells in self.rows(source, part, allow_empty):
             second = cells[1] if count > 1 else None
             label = self.label(cells[-1], location) if len(cells) > count else None
-            found.append(TextExample(cells[0], second, label))
-        return found
+            examples.append(TextExample(cells[0], second, label))
+        return examples
 
     def rows(self, source: Source, part: str, allow_empty: bool) -> Rows:
         """Return `file:line`, the texts, and the label if the part has one, for each row."""

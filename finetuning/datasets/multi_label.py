@@ -101,8 +101,10 @@ class MultiLabel(Dataset):
         for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
         note_similar(task.labels)
-        found = {i for examples in dev.values() for each in examples for i in label_indices(each)}
-        note_absent([name for i, name in enumerate(task.labels) if i not in found], source)
+        indices = {
+            i for examples in dev.values() for example in examples for i in label_indices(example)
+        }
+        note_absent([name for i, name in enumerate(task.labels) if i not in indices], source)
         return Data(task, train, dev)
 
     def read_part(self, source: Source, part: str, task: MultiLabelSettings) -> list[TextExample]:
@@ -132,7 +134,9 @@ class MultiLabel(Dataset):
                 f"Received: {wrong[0]!r}. Train with another --label_separator, or pass --output, "
                 "which writes lists."
             )
-        write_predictions(path, [self.separator.join(each["labels"]) for each in predictions])
+        write_predictions(
+            path, [self.separator.join(prediction["labels"]) for prediction in predictions]
+        )
 
 
 def _declared(columns: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -170,8 +174,8 @@ def _rows_of_columns(
     for location, cells in table.select(names, allow_empty=allow_empty, unchecked=labels):
         texts = (cells[0], cells[1] if len(columns) > 1 else None)
         flags = zip(labels, cells[len(columns) :], strict=True) if is_labeled else ()
-        found = tuple(name for name, cell in flags if _is_one(cell, name, location))
-        yield location, texts, found if is_labeled else None
+        row_labels = tuple(name for name, cell in flags if _is_one(cell, name, location))
+        yield location, texts, row_labels if is_labeled else None
 
 
 def _is_one(cell: Any, name: str, location: str) -> bool:

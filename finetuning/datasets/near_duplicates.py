@@ -24,9 +24,9 @@ def hosts(texts: Sequence[Sequence[str | None]]) -> list[str]:
       The words of each host with a blank on both sides of each; between the texts of a pair, a line
       break.
     """
-    keys = [_key(each) for each in texts]
+    keys = [_key(text) for text in texts]
     host_of = {
-        key: next(each for each in possible if key in each)
+        key: next(host for host in possible if key in host)
         for key, possible in possible_hosts(keys).items()
     }
     return [host_of[key] for key in keys]
@@ -38,16 +38,16 @@ def possible_hosts(keys: Iterable[str]) -> dict[str, Sequence[str]]:
     They are those that have the rarest of its pairs of neighboring words.
     """
     distinct = sorted(set(keys), key=lambda key: (-len(key), key))
-    counts = collections.Counter(each for key in distinct for each in _words_and_pairs(key))
+    counts = collections.Counter(ngram for key in distinct for ngram in _words_and_pairs(key))
     rarest = {
         key: min(_words_and_pairs(key), key=counts.__getitem__, default=key) for key in distinct
     }
-    chosen = {each for each in rarest.values() if counts[each] > 1}
+    chosen = {ngram for ngram in rarest.values() if counts[ngram] > 1}
     holders: dict[Any, list[str]] = collections.defaultdict(list)
     for key in distinct:
-        for each in chosen.intersection(_words_and_pairs(key)):
-            holders[each].append(key)
-    return {key: holders.get(each, [key]) for key, each in rarest.items()}
+        for ngram in chosen.intersection(_words_and_pairs(key)):
+            holders[ngram].append(key)
+    return {key: holders.get(ngram, [key]) for key, ngram in rarest.items()}
 
 
 def _words_and_pairs(key: str) -> set[str | tuple[str, str]]:
@@ -58,4 +58,4 @@ def _words_and_pairs(key: str) -> set[str | tuple[str, str]]:
 def _key(texts: Sequence[str | None]) -> str:
     """Return the words between blanks, and a line break between the two texts of a pair."""
     words = [_WORD.findall(text.lower()) or text.split() for text in texts if text]
-    return "\n".join(f" {' '.join(each)} " for each in words)
+    return "\n".join(f" {' '.join(part)} " for part in words)

@@ -45,10 +45,10 @@ class Connected(list[TextExample]):
                 host[text] = text = host[host[text]]
             return text
 
-        for each in self:
-            least, other = sorted((root(each.first), root(each.second or each.first)))
+        for pair in self:
+            least, other = sorted((root(pair.first), root(pair.second or pair.first)))
             host[other] = least
-        return [root(each.first) for each in self]
+        return [root(pair.first) for pair in self]
 
 
 def with_dev(
@@ -180,7 +180,7 @@ def groups(examples: Sequence[Any]) -> list[int]:
     if len(set(documents)) >= _MIN_DOCUMENTS:
         return list(documents)
     texts = [example.source for example in examples]
-    names = hosts([[each] if isinstance(each, str) else each for each in texts])
+    names = hosts([[text] if isinstance(text, str) else text for text in texts])
     number = {name: i for i, name in enumerate(sorted(set(names)))}
     return [number[name] for name in names]
 

@@ -27,9 +27,9 @@ def task_folder(data_dir: str, task: str, is_only: bool = False) -> str:
     with reading(data_dir):
         names = sorted(os.listdir(data_dir)) if os.path.isdir(data_dir) else []
     wanted = (task, *_DATA_SETS.get(task, ()))
-    found = [name for each in wanted for name in names if name.lower() == each]
-    if found:
-        return os.path.join(data_dir, found[0])
+    folders = [name for candidate in wanted for name in names if name.lower() == candidate]
+    if folders:
+        return os.path.join(data_dir, folders[0])
     if is_only and any("train" in name.lower() for name in names):  # as in every dataset
         return data_dir
     itself = " and no training part in that folder itself" if is_only else ""

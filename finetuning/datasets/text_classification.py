@@ -67,8 +67,8 @@ class TextClassification(Dataset):
         for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
         note_similar(task.labels)
-        found = {example.label for examples in dev.values() for example in examples}
-        absent = [label for i, label in enumerate(task.labels) if i not in found]
+        dev_labels = {example.label for examples in dev.values() for example in examples}
+        absent = [label for i, label in enumerate(task.labels) if i not in dev_labels]
         note_absent(absent, source, " if a prediction names it, and otherwise not at all")
         return Data(task, train, dev)
 
@@ -190,7 +190,7 @@ def named(rows: table_files.Rows, column: str, several: bool = False) -> table_f
     read = list(rows)
     lengths = [_vector_length(cells[-1], several) for _, cells in read]
     (first, cells), length = next(
-        ((row, each) for row, each in zip(read, lengths, strict=True) if each != 0),
+        ((row, size) for row, size in zip(read, lengths, strict=True) if size != 0),
         (("", [""]), 1),
     )
     if length > 1 and (1 not in lengths if several else set(lengths) <= {0, length}):

@@ -28,7 +28,7 @@ class Classifier(TextKind[ClassifierSettings]):
     def constant_answer(self, data: Data) -> tuple[str, Prediction]:
         """Return the most frequent label."""
         labels = data.task.labels
-        (most, _), *_ = collections.Counter(each.label for each in data.train).most_common(1)
+        (most, _), *_ = collections.Counter(example.label for example in data.train).most_common(1)
         name = labels[int(most)]
         words = f"always `{name}`, the most frequent label in training"
         return words, {"label": name, "probabilities": dict.fromkeys(labels, 0.0)}

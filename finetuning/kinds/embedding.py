@@ -163,13 +163,13 @@ def _searches(
         assert isinstance(example, SearchExample)
         texts = dict(zip(example.corpus.ids, example.corpus.texts, strict=True))
         relevant = [name for name, grade in example.label or () if grade > 0]
-        found = [name for name, _ in prediction["ranking"]]
-        if not relevant or not found or found[0] in relevant:
+        names = [name for name, _ in prediction["ranking"]]
+        if not relevant or not names or names[0] in relevant:
             continue
-        place = next((i for i, name in enumerate(found) if name in relevant), len(found))
+        place = next((i for i, name in enumerate(names) if name in relevant), len(names))
         rows.append(
             mistakes.Row(
-                example.first, texts.get(relevant[0], relevant[0]), texts[found[0]], float(place)
+                example.first, texts.get(relevant[0], relevant[0]), texts[names[0]], float(place)
             )
         )
     return rows

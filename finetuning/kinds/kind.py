@@ -29,7 +29,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
       hub_task: the Hugging Face Hub's name of the task.
       thresholds: its thresholds, if it has any.
       has_class_weights: True if `training.class_weights` may weight its loss.
-      found: (key of a prediction, attribute of an example) of what a model may find none of.
+      label_keys: (key of a prediction, attribute of an example) of what a model may find none of.
       empty_remedy: what else helps a model that finds none, as a sentence after a blank.
       table_columns: the columns of a table of predictions with a row for each of what is found.
         Empty: a row for each prediction, of its values.
@@ -45,7 +45,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     hub_task: ClassVar[str]
     thresholds: ClassVar[Thresholds[Any] | None] = None
     has_class_weights: ClassVar[bool] = False
-    found: ClassVar[tuple[str, str] | None] = None
+    label_keys: ClassVar[tuple[str, str] | None] = None
     empty_remedy: ClassVar[str] = ""
     table_columns: ClassVar[tuple[str, ...]] = ()
     counted: ClassVar[Sequence[str]] = ()
@@ -201,7 +201,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
 
 def deviation(scores: Sequence[Mapping[str, float]], name: str) -> float:
     """Return the standard deviation of a score."""
-    return float(np.std([each[name] for each in scores]))
+    return float(np.std([score[name] for score in scores]))
 
 
 def text_of(row: Mapping[str, Any], name: str) -> str:

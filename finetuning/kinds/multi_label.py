@@ -93,10 +93,10 @@ class LabelThresholds(Thresholds[MultiLabelSettings]):
         text = super().describe(value, held_out, rest, per_label)
         if not per_label:
             return text
-        own = has_own_threshold(indicators(held_out, len(value)))
+        has_own = has_own_threshold(indicators(held_out, len(value)))
         return (
-            f"{text[:-1]}; {np.count_nonzero(~own):,} of {len(own):,} labels are in fewer than "
-            f"{MIN_TEXTS} of them and have the common threshold."
+            f"{text[:-1]}; {np.count_nonzero(~has_own):,} of {len(has_own):,} labels are in fewer "
+            f"than {MIN_TEXTS} of them and have the common threshold."
         )
 
 
@@ -107,7 +107,7 @@ class MultiLabel(TextKind[MultiLabelSettings]):
     kind = KINDS["multi_label"]
     thresholds = LabelThresholds()
     has_temperature = True
-    found = ("labels", "label")
+    label_keys = ("labels", "label")
     empty_remedy = " Rare labels also need lower thresholds: training.threshold_share=0.1."
 
     def constant_answer(self, data: Data) -> tuple[str, Prediction]:

@@ -41,7 +41,7 @@ class MultipleChoice(FinetuningKind[MultipleChoiceSettings]):
 
     def constant_answer(self, data: Data) -> tuple[str, Prediction]:
         """Return the most frequent option."""
-        (most, _), *_ = collections.Counter(each.label for each in data.train).most_common(1)
+        (most, _), *_ = collections.Counter(example.label for example in data.train).most_common(1)
         words = f"always option {option_letter(int(most))}, the most frequent in training"
         return words, {"choice": most}
 

@@ -28,7 +28,7 @@ class Regressor(TextKind[RegressorSettings]):
 
     def constant_answer(self, data: Data) -> tuple[str, Prediction]:
         """Return the mean."""
-        mean = statistics.fmean(each.label for each in data.train)
+        mean = statistics.fmean(example.label for example in data.train)
         words = f"always {mean:.4g}, the mean of the training labels"
         return f"{words}; a constant has no correlation, which counts as 0", {"score": mean}
 

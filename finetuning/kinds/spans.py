@@ -45,7 +45,7 @@ class NullThreshold(Thresholds[SpanSettings]):
 
     def applied(self, predictions: Sequence[Prediction], task: SpanSettings) -> list[Prediction]:
         """Return the predictions at `task.null_threshold`."""
-        return [answered(each, task.null_threshold) for each in predictions]
+        return [answered(prediction, task.null_threshold) for prediction in predictions]
 
     def common(self, task: SpanSettings) -> SpanSettings:
         """Return the settings with the threshold 0."""
@@ -94,13 +94,13 @@ class Span(FinetuningKind[SpanSettings]):
         if len(examples) < MIN_EXAMPLES:
             return {}
 
-        def each(answers: Sequence[Prediction]) -> list[dict[str, float]]:
+        def scores_of(answers: Sequence[Prediction]) -> list[dict[str, float]]:
             return [dataset.score([a], [e]) for a, e in zip(answers, examples, strict=True)]
 
-        given = best = each(predictions)
+        given = best = scores_of(predictions)
         if set(dataset.metrics) & set(AT_BEST_THRESHOLD):
             threshold = dataset.score(predictions, examples)[self.thresholds.best_value]
-            best = each([answered(prediction, threshold) for prediction in predictions])
+            best = scores_of([answered(prediction, threshold) for prediction in predictions])
         return {
             name: deviation(
                 best if name in AT_BEST_THRESHOLD else given, AT_BEST_THRESHOLD.get(name, name)

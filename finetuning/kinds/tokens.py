@@ -24,7 +24,7 @@ class Tokens(FinetuningKind[TokenSettings]):
 
     kind = KINDS["token_classifier"]
     hub_task = "token-classification"
-    found = ("entities", "entities")
+    label_keys = ("entities", "entities")
     table_columns = ("start", "end", "label", "score", "text")
     counted = ("words_per_window",)
     student_losses = ("cross_entropy", "mse")

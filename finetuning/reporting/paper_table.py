@@ -123,14 +123,14 @@ def table_of(
 
 def _baselines(tasks: Sequence[str], results: Results) -> dict[str, dict[str, Mapping[str, float]]]:
     """Return name -> task -> scores, of always giving the same answer and of the references."""
-    found: dict[str, dict[str, Mapping[str, float]]] = {CONSTANT: {}}
+    baselines: dict[str, dict[str, Mapping[str, float]]] = {CONSTANT: {}}
     for task in tasks:
         result = _any_result(task, results)
         if constant := result.get("baselines"):
-            found[CONSTANT][task] = constant
+            baselines[CONSTANT][task] = constant
         for name, scores in result.get("references", {}).items():
-            found.setdefault(name, {})[task] = scores
-    return found
+            baselines.setdefault(name, {})[task] = scores
+    return baselines
 
 
 def _any_result(task: str, results: Results) -> Mapping[str, Any]:

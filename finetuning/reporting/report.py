@@ -65,9 +65,13 @@ def baselines_and_errors(
         result |= {"baseline": baselines[deciding], "baselines": baselines}
     kind = FINETUNING[data.task.kind]
     if references := kind.references(data.dev[name]):
-        scored = ((each, task.score(found, data.dev[name])) for each, found in references.items())
+        scored = (
+            (reference, task.score(answers, data.dev[name]))
+            for reference, answers in references.items()
+        )
         result["references"] = {
-            each: {metric: scores[metric] for metric in task.metrics} for each, scores in scored
+            reference: {metric: scores[metric] for metric in task.metrics}
+            for reference, scores in scored
         }
     if errors := kind.standard_errors(task, predictions, data.dev[name]):
         result |= {"standard_error": errors[deciding], "standard_errors": errors}
@@ -79,9 +83,9 @@ def empty_note(
 ) -> str | None:
     """Return a note if a model predicts no label or entity at all, but the examples have some."""
     tuned = FINETUNING[kind]
-    if tuned.found is None:
+    if tuned.label_keys is None:
         return None
-    key, known = tuned.found
+    key, known = tuned.label_keys
     predicts, has_some = (
         any(p[key] for p in predictions),
         any(getattr(e, known) for e in examples),

@@ -42,24 +42,24 @@ def estimate(correct: np.ndarray, count: np.ndarray, documents: np.ndarray) -> E
     """
     rows = count > 0
     _, index = np.unique(documents[rows], return_inverse=True)
-    right, total = (np.bincount(index, each[rows]) for each in (correct, count))
+    right, total = (np.bincount(index, values[rows]) for values in (correct, count))
     share, number = float(right.sum() / total.sum()), len(total)
     squares = float(((right - share * total) ** 2).sum())
     error = math.sqrt(number / (number - 1) * squares) / total.sum() if number > 1 else 0.0
     return Estimate(share, float(error), float(total.sum()), number)
 
 
-def above_chance(found: Estimate, chance: float = 0.5) -> str:
+def above_chance(accuracy: Estimate, chance: float = 0.5) -> str:
     """Return a verdict on whether an accuracy is above chance.
 
     It is a one-sided t-test over documents at the level LEVEL, with the standard error that is
     shown beside the accuracy.
     """
-    if found.count < MIN_EXAMPLES or found.documents < 2:
+    if accuracy.count < MIN_EXAMPLES or accuracy.documents < 2:
         return "too few pairs or documents to judge"
-    if not found.error:  # every document has the same share
-        return "above chance" if found.share > chance else "not above chance"
-    distance = (found.share - chance) / found.error
-    limit = stats.t.ppf(1 - LEVEL, found.documents - 1)
+    if not accuracy.error:  # every document has the same share
+        return "above chance" if accuracy.share > chance else "not above chance"
+    distance = (accuracy.share - chance) / accuracy.error
+    limit = stats.t.ppf(1 - LEVEL, accuracy.documents - 1)
     verdict = "above chance" if distance > limit else "not above chance"
     return f"{verdict} ({distance:+.1f} standard errors from {100 * chance:.0f} %)"

@@ -115,23 +115,23 @@ def evaluate_minimal_pairs(
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
     ids = dict(zip(texts, map(tuple, tokenizer.encode_batch(texts)), strict=True))
     longest = model.config.max_positions - 2
-    kept = [p for p in pairs if all(0 < len(ids[t]) <= longest for t in (p.good, p.bad))]
-    if not kept:
+    scored_pairs = [p for p in pairs if all(0 < len(ids[t]) <= longest for t in (p.good, p.bad))]
+    if not scored_pairs:
         raise InputError(
             f"--minimal_pairs: all {len(pairs):,} pairs have a sentence that is empty or longer "
             f"than {longest} pieces, the model's limit."
         )
     # Sentences with equal pieces are scored once, so that their scores cannot differ by rounding.
-    sentences = list(dict.fromkeys(ids[text] for p in kept for text in (p.good, p.bad)))
+    sentences = list(dict.fromkeys(ids[text] for p in scored_pairs for text in (p.good, p.bad)))
     scores = Scorer(model, tokenizer, devices.num_parallel_parts(strategy) if strategy else 1)(
         sentences
     )
     # [pairs, SCORES]; also False where a score is NaN
-    right = np.array([scores[ids[p.good]] > scores[ids[p.bad]] for p in kept], bool)
-    paradigms = np.array([pair.paradigm for pair in kept])
-    result: dict[str, Any] = {"skipped": len(pairs) - len(kept), "longest": longest}
+    right = np.array([scores[ids[p.good]] > scores[ids[p.bad]] for p in scored_pairs], bool)
+    paradigms = np.array([pair.paradigm for pair in scored_pairs])
+    result: dict[str, Any] = {"skipped": len(pairs) - len(scored_pairs), "longest": longest}
     result |= _figures(right, paradigms)
-    phenomena = np.array([pair.phenomenon for pair in kept])
+    phenomena = np.array([pair.phenomenon for pair in scored_pairs])
     for name, groups in (("phenomena", phenomena), ("paradigms", paradigms)):
         members = {group: groups == group for group in np.unique(groups).tolist()}
         result[name] = {
@@ -220,8 +220,8 @@ class Scorer:
         size = max(self._cores, size)
         answers: np.ndarray = np.empty(count)
         for start in range(0, count, size):
-            batch = [each[start : start + size] for each in arrays]
-            filled = [np.resize(each, (size, *each.shape[1:])) for each in batch]
+            batch = [array[start : start + size] for array in arrays]
+            filled = [np.resize(array, (size, *array.shape[1:])) for array in batch]
             values = self._log_probabilities(*map(tf.constant, filled)).numpy()
             answers[start : start + size] = values[: len(batch[0])]
         return answers
@@ -247,7 +247,7 @@ def _log_probabilities(model: AlbertPretrainer, cores: int) -> Callable[..., tf.
     def log_probabilities(*arrays: tf.Tensor) -> tf.Tensor:
         split = split_batch(arrays, cores)
         like = tf.TensorSpec([None])
-        parts = parallel_parts(lambda n: of_part(*(each[n] for each in split)), cores, like)
+        parts = parallel_parts(lambda n: of_part(*(array[n] for array in split)), cores, like)
         return tf.concat(parts, 0)
 
     return log_probabilities

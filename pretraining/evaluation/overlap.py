@@ -15,11 +15,15 @@ def note_overlap(trained_on: dict[str, Any], its_sketch: str, records: Records) 
     The share is an estimate from at least `MIN_COMPARED` documents. Equal texts in documents of
     other boundaries are found only if the two builds read the same files.
     """
-    own, theirs, name = records.manifest.build_options, trained_on["build"], records.folder
+    build, training_build = records.manifest.build_options, trained_on["build"]
+    name = records.folder
     sketches = [sketch.from_text(text) for text in (records.manifest.sketch, its_sketch)]
     share = sketch.share_in(*sketches) if all(sketches) else None
     is_same_text = trained_on["corpus"] == records.manifest.corpus_fingerprint
-    is_same_split = "all" in (own["split"], theirs["split"]) or own["split"] == theirs["split"]
+    is_same_split = (
+        "all" in (build["split"], training_build["split"])
+        or build["split"] == training_build["split"]
+    )
     is_few = share is None or share.compared < min(MIN_COMPARED, len(sketches[0]))
     if share and share.value and is_few:
         print(

@@ -184,8 +184,8 @@ class PretrainConfig(Bounded):
                 "`evaluation.every` must not exceed `loop.steps`. "
                 f"Received: {self.evaluation.every}, {self.loop.steps}."
             )
-        trained = [each for each in self.objective.objectives if each.is_trained]
-        metrics = [name for each in trained for name in each.metrics]
+        trained = [objective for objective in self.objective.objectives if objective.is_trained]
+        metrics = [name for objective in trained for name in objective.metrics]
         if self.objective.of_pairs.is_trained:
             metrics += [f"{figure}/{self.objective.pair}" for figure in ("loss", "accuracy")]
         if self.evaluation.metric not in metrics:

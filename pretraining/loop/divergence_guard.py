@@ -40,11 +40,11 @@ class Guard(tf.Module):
     def restart(self, step: int, run: RunDir) -> None:
         """Drop the log rows of steps that a run resumed at `step` will repeat."""
         now = int(self._restores.numpy()), step
-        kept = [row for row in run.skipped() if (row["restores"], row["step"]) < now]
+        rows = [row for row in run.skipped() if (row["restores"], row["step"]) < now]
         if os.path.isfile(run.skipped_path):
             with outputs.new_file(run.skipped_path) as partial:
                 with open(partial, "w", encoding="utf-8") as file:
-                    file.writelines(json.dumps(row) + "\n" for row in kept)
+                    file.writelines(json.dumps(row) + "\n" for row in rows)
 
     @property
     def is_in_streak(self) -> bool:

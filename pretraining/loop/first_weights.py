@@ -53,7 +53,10 @@ def first_weights(
         "rematerialize": False,
         "rematerialize_chunks": 1,
     }
-    if all(each.sharing == "all" and each.num_groups == 1 for each in (model, config.model)):
+    if all(
+        architecture.sharing == "all" and architecture.num_groups == 1
+        for architecture in (model, config.model)
+    ):
         not_compared["num_layers"] = 1
     if not is_same:
         not_compared["vocab_size"] = 1

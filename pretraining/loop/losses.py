@@ -46,7 +46,7 @@ def _sums(
     if computed is not None:
         return (*tf.unstack(computed), tf.reduce_sum(weights))
     losses, hits = losses_and_hits(outputs[objective.head.logits], batch[objective.labels])
-    return tuple(tf.reduce_sum(each) for each in (losses * weights, hits * weights, weights))
+    return tuple(tf.reduce_sum(values) for values in (losses * weights, hits * weights, weights))
 
 
 def means(objectives: Sequence[Objective], sums: Mapping[str, float]) -> dict[str, float]:

@@ -113,7 +113,9 @@ class TrainStep:
         self.results: Sequence[str] = (*self.sums, "grad_norm", "skipped")
         # Heads without an objective have no gradient, nor has the pooler without a head; weight
         # decay must not change them.
-        trained = [each.head for each in config.objective.objectives if each.is_trained]
+        trained = [
+            objective.head for objective in config.objective.objectives if objective.is_trained
+        ]
         idle = [getattr(model, head.layer) for head in config.heads if head not in trained]
         if all(head.input != POOLED_OUTPUT for head in trained):
             idle.append(model.encoder.pooler)
@@ -148,9 +150,9 @@ class TrainStep:
         norm = tf.linalg.global_norm(gradients)
         is_finite = tf.math.is_finite(norm + tf.reduce_sum(sums))
         self._apply(gradients, tf.where(is_finite, norm, float("nan")))
-        kept = tf.unstack(tf.where(is_finite, tf.concat([sums, [norm]], axis=0), 0.0))
+        finite_values = tf.unstack(tf.where(is_finite, tf.concat([sums, [norm]], axis=0), 0.0))
         skipped = tf.cast(~is_finite, tf.float32)
-        return dict(zip(self.results, (*kept, skipped), strict=True))
+        return dict(zip(self.results, (*finite_values, skipped), strict=True))
 
     def _accumulated(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
@@ -211,12 +213,12 @@ class TrainStep:
 
     def _loss(self, sums: Mapping[str, tf.Tensor], counts: tf.Tensor) -> tf.Tensor:
         """Return the sum over the objectives of their mean losses times their factors."""
-        objective = self.config.objective
-        parts = zip(objective.objectives, objective.factors, tf.unstack(counts), strict=True)
+        config = self.config.objective
+        parts = zip(config.objectives, config.factors, tf.unstack(counts), strict=True)
         means = [
-            factor * tf.math.divide_no_nan(sums[each.sums[0]], count)
-            for each, factor, count in parts
-            if each.is_trained
+            factor * tf.math.divide_no_nan(sums[objective.sums[0]], count)
+            for objective, factor, count in parts
+            if objective.is_trained
         ]
         return tf.add_n(means)
 

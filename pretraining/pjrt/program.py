@@ -149,5 +149,5 @@ def _shape(like: tf.TensorSpec | tf.Variable) -> Shape:
     return tuple(like.shape), like.dtype.name
 
 
-def _parse_shape(found: tuple[str, str]) -> Shape:
-    return tuple(map(int, found[0].split("x")[:-1])), _DTYPES[found[1]]
+def _parse_shape(groups: tuple[str, str]) -> Shape:
+    return tuple(map(int, groups[0].split("x")[:-1])), _DTYPES[groups[1]]

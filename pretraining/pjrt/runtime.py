@@ -238,14 +238,14 @@ def _join_processes(jax: Any) -> None:
     given: dict[str, Any] = {}
     if text := os.environ.get("TF_CONFIG"):
         devices.check_tf_config(text)
-        found = json.loads(text)
-        workers = [*found["cluster"].get("chief", ()), *found["cluster"].get("worker", ())]
-        is_worker = found["task"]["type"] == "worker"
-        offset = len(found["cluster"].get("chief", ())) if is_worker else 0
+        tf_config = json.loads(text)
+        workers = [*tf_config["cluster"].get("chief", ()), *tf_config["cluster"].get("worker", ())]
+        is_worker = tf_config["task"]["type"] == "worker"
+        offset = len(tf_config["cluster"].get("chief", ())) if is_worker else 0
         given = {
             "coordinator_address": workers[0],
             "num_processes": len(workers),
-            "process_id": offset + found["task"]["index"],
+            "process_id": offset + tf_config["task"]["index"],
         }
     try:
         jax.distributed.initialize(**given)

@@ -111,11 +111,11 @@ def configurations(options: SweepOptions) -> list[Configuration]:
             f"own models: {', '.join(presets)}. Omit it, and make the rows smaller with --set."
         )
     for row, value in rows.items():
-        own, base = tuple(value.assignments()), options.experiment
-        values = dict(text.split("=", 1) for text in own)
+        assignments, base = tuple(value.assignments()), options.experiment
+        values = dict(text.split("=", 1) for text in assignments)
         if base is None:  # GROUP/ROW includes the changes of the row
-            base, own = f"{options.group}/{row}", ()
-        members.append(Configuration(row, base, values, (*own, *options.set)))
+            base, assignments = f"{options.group}/{row}", ()
+        members.append(Configuration(row, base, values, (*assignments, *options.set)))
     return members
 
 
@@ -134,10 +134,10 @@ def _of_grid(options: SweepOptions) -> list[Configuration]:
     members = []
     for chosen in itertools.product(*axes.values()):
         pairs = dict(zip(axes, chosen, strict=True))
-        own = tuple(f"{key}={value}" for key, value in pairs.items())
-        name = re.sub(r"[^\w.+-]", "-", "_".join(own))
+        assignments = tuple(f"{key}={value}" for key, value in pairs.items())
+        name = re.sub(r"[^\w.+-]", "-", "_".join(assignments))
         base = options.experiment or "laptop"
-        members.append(Configuration(name, base, pairs, (*options.set, *own)))
+        members.append(Configuration(name, base, pairs, (*options.set, *assignments)))
     return members
 
 

@@ -83,6 +83,6 @@ class _Program:
 
 
 def _attribute(line: str, name: str) -> str:
-    found = re.search(rf"{name}=%?([\w.\-]+)", line)
-    assert found is not None, f"an operation without {name}: {line[:200]}"
-    return found[1]
+    match = re.search(rf"{name}=%?([\w.\-]+)", line)
+    assert match is not None, f"an operation without {name}: {line[:200]}"
+    return match[1]

@@ -147,8 +147,8 @@ def _measure_lines(step: Step, chip: Chip, measure: Measure, recompute: bool) ->
     """Return the lines over batches without accumulation, from two compiles."""
     start = first_batch(step.sized(step.batch, recompute), chip.hbm)
     steps = [step.sized(batch, recompute) for batch in (start, start // 2 or 2)]
-    sizes = {each.batch: measure(each) for each in steps}
-    need = {each.batch: sizes[each.batch].total for each in steps}
+    sizes = {candidate.batch: measure(candidate) for candidate in steps}
+    need = {candidate.batch: sizes[candidate.batch].total for candidate in steps}
     return _Lines(fit_line(need), fit_line({batch: sizes[batch].step_s for batch in sizes}))
 
 

@@ -107,14 +107,16 @@ class TpuCompiler:
         # Combines the two cores of a v4 and their memory into one device, as v5p always does.
         megacore = {"chip_config_name": "megacore"} if topology.startswith("v4") else {}
         try:
-            found = topologies.get_topology_desc(platform="tpu", topology_name=topology, **megacore)
+            description = topologies.get_topology_desc(
+                platform="tpu", topology_name=topology, **megacore
+            )
         except Exception as error:
             if "INVALID_ARGUMENT" not in str(error):
                 raise
             raise InputError(
                 f"libtpu does not support the topology {topology!r}: {str(error).splitlines()[0]}"
             ) from None
-        self.chips = found.devices
+        self.chips = description.devices
         self._jax = load_jax()
         check_programs()
         self._clock_hz = parse_topology(topology)[1].clock_hz

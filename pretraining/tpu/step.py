@@ -171,8 +171,8 @@ class Step:
         layer = 8 * model.hidden_size + 2 * model.intermediate_size
         layer += model.num_heads * self.seq_length
         pieces = batch * self.seq_length
-        kept = pieces * model.num_layers * layer
+        activations = pieces * model.num_layers * layer
         if model.rematerialize:
             chunk = pieces // model.rematerialize_chunks
-            kept = pieces * (model.num_layers + 1) * model.hidden_size + 2 * chunk * layer
-        return width * kept + 8 * batch * self.num_predictions * model.vocab_size
+            activations = pieces * (model.num_layers + 1) * model.hidden_size + 2 * chunk * layer
+        return width * activations + 8 * batch * self.num_predictions * model.vocab_size

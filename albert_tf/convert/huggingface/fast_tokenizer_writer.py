@@ -60,19 +60,19 @@ def _added_token(i: int, content: str) -> dict[str, Any]:
 def _normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:
     """Return the rules of `Normalization`, then the model's own."""
     rules = tokenizer.normalization
-    found: list[dict[str, Any]] = []
+    normalizers: list[dict[str, Any]] = []
     if rules.unify_quotes:
-        found += map(_double_quote, ("``", "''"))
+        normalizers += map(_double_quote, ("``", "''"))
     if rules.strip_accents:
-        found += [{"type": "NFKD"}, {"type": "StripAccents"}]
+        normalizers += [{"type": "NFKD"}, {"type": "StripAccents"}]
     if rules.lowercase:
-        found.append({"type": "Lowercase"})
+        normalizers.append({"type": "Lowercase"})
     # Precompiled reads one visible character at a time, so it never sees a pair.
-    found += map(_double_quote, folded_primes(tokenizer.model))
+    normalizers += map(_double_quote, folded_primes(tokenizer.model))
     if compiled := compiled_rules(tokenizer.model):
         text = base64.b64encode(compiled).decode()
-        found.append({"type": "Precompiled", "precompiled_charsmap": text})
-    return found
+        normalizers.append({"type": "Precompiled", "precompiled_charsmap": text})
+    return normalizers
 
 
 def _double_quote(pair: str) -> dict[str, Any]:

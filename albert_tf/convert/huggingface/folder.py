@@ -128,7 +128,7 @@ NAMING = Naming(
         "mlm_head/layer_norm": "predictions.LayerNorm",
         "mlm_head/bias": "predictions.bias",
         "pair_head/dense": "sop_classifier.classifier",
-        **{each.our_layer: each.layer for each in huggingface_task.CLASSES.values()},
+        **{head.our_layer: head.layer for head in huggingface_task.CLASSES.values()},
     },
     {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
     lambda ours: ours.endswith("/kernel"),
@@ -249,23 +249,25 @@ def to_ours(
       InputError: names or shapes differ, the decoder is not tied, or E == H and the projection is
         not the identity.
     """
-    found = dict(tensors)
+    weights = dict(tensors)
     for copy, original in _TIED.items():
-        if copy in found and not np.array_equal(
-            found.setdefault(original, found[copy]), found[copy]
+        if copy in weights and not np.array_equal(
+            weights.setdefault(original, weights[copy]), weights[copy]
         ):
             raise InputError(
                 f"{source!r}: {copy} must equal {original}, but differs. An MLM head with an "
                 "untied decoder is not supported."
             )
-        found.pop(copy, None)
+        weights.pop(copy, None)
     if config.embedding_size == config.hidden_size:
-        kernel = found.pop(f"{PROJECTION}.weight", np.zeros([]))
-        bias = found.pop(f"{PROJECTION}.bias", np.zeros([]))
+        kernel = weights.pop(f"{PROJECTION}.weight", np.zeros([]))
+        bias = weights.pop(f"{PROJECTION}.bias", np.zeros([]))
         if not np.array_equal(kernel, np.eye(config.hidden_size)) or bias.any():
             raise InputError(
                 f"{source!r}: {PROJECTION} must be the identity if embedding_size equals "
                 "hidden_size, but is not."
             )
     policy = huggingface_task.mismatch_policy(policy, task)
-    return dict(huggingface_task.to_ours(NAMING.to_ours(config, found, policy, source, task), task))
+    return dict(
+        huggingface_task.to_ours(NAMING.to_ours(config, weights, policy, source, task), task)
+    )

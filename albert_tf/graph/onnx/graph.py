@@ -58,7 +58,7 @@ class Graph:
 
         ONNX counts negative indices from the end.
         """
-        too_large, zero = (self.constant(each, np.int32) for each in (np.iinfo(np.int32).max, 0))
+        too_large, zero = (self.constant(value, np.int32) for value in (np.iinfo(np.int32).max, 0))
         return self.op("Where", self.op("Less", ids, zero), too_large, ids)
 
     def rows(self, name: str, table: np.ndarray, ids: str) -> str:

@@ -65,10 +65,10 @@ def shards_of(path: str) -> list[str]:
     Raises:
       InputError: a shard is missing.
     """
-    found = _FIRST_SHARD.fullmatch(path)
-    if found is None or not os.path.exists(path):
+    match = _FIRST_SHARD.fullmatch(path)
+    if match is None or not os.path.exists(path):
         return [path]
-    shards = [f"{found[1]}{number:05d}{found[2]}" for number in range(int(found[3]))]
+    shards = [f"{match[1]}{number:05d}{match[2]}" for number in range(int(match[3]))]
     if missing := [shard for shard in shards if not os.path.exists(shard)]:
         raise InputError(
             f"{path} is the first of {len(shards)} files. Missing: {listed(missing, 3)}. Put them "
@@ -120,13 +120,13 @@ def _arrow(file: Any, is_file: bool) -> tuple[Any, Any]:
     options = pyarrow.ipc.IpcReadOptions(use_threads=False)
     if is_file:
         table = pyarrow.ipc.open_file(file, options=options)
-        found = (table.get_batch(i) for i in range(table.num_record_batches))
+        batches = (table.get_batch(i) for i in range(table.num_record_batches))
     else:
         table = pyarrow.ipc.open_stream(file, options=options)
-        found = iter(table)
+        batches = iter(table)
 
     def read(columns: Sequence[str] | None) -> Iterator[Any]:
-        for batch in found:
+        for batch in batches:
             batch.validate(full=True)  # of a damaged file, pyarrow would read beyond its memory
             for begin in range(0, batch.num_rows, _BATCH_ROWS):
                 part = batch.slice(begin, _BATCH_ROWS)
@@ -137,15 +137,15 @@ def _arrow(file: Any, is_file: bool) -> tuple[Any, Any]:
 
 def _class_names(schema: Any) -> dict[str, list[str]]:
     """Return the names of the classes in each column that has them, but for numbers as names."""
-    found = {}
+    class_names = {}
     with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         for column, feature in features.items():
             feature = feature.get("feature", feature)
             names = feature.get("names") if feature.get("_type") == "ClassLabel" else None
             if names and names != [str(i) for i in range(len(names))]:
-                found[column] = names
-    return found
+                class_names[column] = names
+    return class_names
 
 
 def _value(value: Any, names: Sequence[str] | None) -> Any:

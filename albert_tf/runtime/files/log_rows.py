@@ -46,8 +46,8 @@ def skipped_in(path: str) -> list[dict[str, Any]]:
 
 def has_numbers(values: Mapping[str, Any], names: Iterable[str]) -> bool:
     """Return True if the value of each name is a number; JSON's integers have no bounds."""
-    found = [values.get(name) for name in names]
-    return all(isinstance(n, float) or (type(n) is int and abs(n) < 2**63) for n in found)
+    entries = [values.get(name) for name in names]
+    return all(isinstance(n, float) or (type(n) is int and abs(n) < 2**63) for n in entries)
 
 
 def _rows(path: str) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ _SPECIAL = {
 
 def expand(text: str) -> str:
     """Return a path, or several with prefixes and commas, with `~` and `~USER` expanded."""
-    return _HOME.sub(lambda found: found[1] + os.path.expanduser(found[2]), text)
+    return _HOME.sub(lambda match: match[1] + os.path.expanduser(match[2]), text)
 
 
 def matching(pattern: str) -> list[str]:
@@ -41,9 +41,9 @@ def files_matching(pattern: str, flag: str) -> list[str]:
 
     Folders are not named if the glob has `**`, which also matches what is in them.
     """
-    found = matching(pattern)
-    files = list(filter(os.path.isfile, found))
-    kinds = {path: _kind_of(path) for path in found if not os.path.isfile(path)}
+    matches = matching(pattern)
+    files = list(filter(os.path.isfile, matches))
+    kinds = {path: _kind_of(path) for path in matches if not os.path.isfile(path)}
     if "**" in pattern:
         kinds = {path: kind for path, kind in kinds.items() if kind != _SPECIAL[stat.S_IFDIR]}
     if files and kinds:

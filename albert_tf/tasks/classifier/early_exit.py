@@ -72,7 +72,7 @@ class EarlyExit:
         }
         results = {"values": tf.zeros([count, classes]), "depth": tf.zeros([count], tf.int32)}
         active_shapes = {
-            name: tf.TensorShape([None, *each.shape[1:]]) for name, each in active.items()
+            name: tf.TensorShape([None, *tensor.shape[1:]]) for name, tensor in active.items()
         }
         return tf.while_loop(
             lambda number, active, _: (
@@ -83,7 +83,7 @@ class EarlyExit:
             (
                 tf.TensorShape([]),
                 active_shapes,
-                {name: each.shape for name, each in results.items()},
+                {name: tensor.shape for name, tensor in results.items()},
             ),
             parallel_iterations=1,
         )[2]
@@ -104,4 +104,6 @@ class EarlyExit:
         }
         active = active | {"label": label, "same": same}
         is_active = same < self._patience
-        return {name: tf.boolean_mask(each, is_active) for name, each in active.items()}, results
+        return {
+            name: tf.boolean_mask(tensor, is_active) for name, tensor in active.items()
+        }, results

@@ -39,8 +39,8 @@ class Embedder:
 
     def __init__(self, path: str) -> None:
         path = pretrained.locate(path)
-        found = _exported(path) if is_saved_model(path) else None
-        self._embed, self.task, self.dimension, self.is_untrained = found or _loaded(path)
+        exported = _exported(path) if is_saved_model(path) else None
+        self._embed, self.task, self.dimension, self.is_untrained = exported or _loaded(path)
         if self.is_untrained:
             print(
                 f"note: {path} was not trained for embeddings: its vectors are means of hidden "

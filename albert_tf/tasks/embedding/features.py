@@ -26,10 +26,10 @@ def featurize(
     Raises:
       InputError: two searches have different corpora, or only some examples are searches.
     """
-    searches = [each for each in examples if isinstance(each, SearchExample)]
+    searches = [example for example in examples if isinstance(example, SearchExample)]
     if searches:
         return _of_search(searches, len(examples), tokenizer, task)
-    rows = [_with_prompts(each, task) for each in examples]
+    rows = [_with_prompts(example, task) for example in examples]
     per_unit = max(map(len, rows), default=1)
     counts = np.array([len(row) for row in rows], np.int64)
     is_text = (np.arange(per_unit) < counts[:, None]).ravel()  # [N x per_unit]
@@ -42,9 +42,9 @@ def featurize(
 def _of_search(
     searches: Sequence[SearchExample], count: int, tokenizer: Tokenizer, task: EmbeddingSettings
 ) -> Features:
-    if len(searches) < count or len({each.corpus for each in searches}) > 1:
+    if len(searches) < count or len({search.corpus for search in searches}) > 1:
         raise InputError("All queries of a search must have the same corpus. Pass them separately.")
-    texts = [task.query_prompt + each.first for each in searches]
+    texts = [task.query_prompt + search.first for search in searches]
     texts += [task.passage_prompt + text for text in searches[0].corpus.texts]
     ids = _encoded(texts, tokenizer)
     return Features(pack(ids, None, task.seq_length, tokenizer.special), task.seq_length)
@@ -72,18 +72,18 @@ def targets_of(
     It is the number of each text, int32 [N, per_unit], -1 for none, or [N] for `simcse`; the scores
     of pairs, float32 [N]; or the vectors of texts, [N, D].
     """
-    labels = [each.label for each in examples]
-    have_second = {each.second is not None for each in examples}
+    labels = [example.label for example in examples]
+    have_second = {example.second is not None for example in examples}
     are_known = None not in labels
     numbers: dict[str, int] = {}
     if task.loss == "in_batch" and have_second == {True} and not any(map(_is_number, labels)):
-        found: np.ndarray = np.full([len(examples), per_unit], -1, np.int32)
+        text_numbers: np.ndarray = np.full([len(examples), per_unit], -1, np.int32)
         for row, example in enumerate(examples):
             for column, text in enumerate(example.texts):
-                found[row, column] = numbers.setdefault(text, len(numbers))
-        return {"label": found}
+                text_numbers[row, column] = numbers.setdefault(text, len(numbers))
+        return {"label": text_numbers}
     if task.loss == "simcse" and have_second == {False}:
-        texts = [numbers.setdefault(each.first, len(numbers)) for each in examples]
+        texts = [numbers.setdefault(example.first, len(numbers)) for example in examples]
         return {"label": np.array(texts, np.int32)}
     if task.loss in ("cosine", "cosent") and have_second == {True} and are_known:
         return {"label": np.array(labels, np.float32)}

@@ -65,9 +65,9 @@ class InBatchNegatives(_Tempered):
         texts = tf.broadcast_to(texts, tf.shape(y_pred)[:2])  # [B, P]
         first, second, vectors = texts[:, 0], texts[:, 1], tf.cast(y_pred, tf.float32)
         candidates = tf.concat([second, tf.reshape(texts[:, 2:], [-1])], 0)  # [B + B (P - 2)]
-        found = tf.concat([vectors[:, 1], tf.reshape(vectors[:, 2:], [-1, width])], 0)
+        candidate_vectors = tf.concat([vectors[:, 1], tf.reshape(vectors[:, 2:], [-1, width])], 0)
         refused = _are_right(first, second, candidates) | (candidates < 0)
-        loss = self._entropy(vectors[:, 0], found, refused)
+        loss = self._entropy(vectors[:, 0], candidate_vectors, refused)
         if not self.symmetric:
             return loss
         refused = _are_right(second, first, first)
@@ -140,11 +140,11 @@ class CoSENT(_Tempered):
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Return the loss of the batch, for each pair."""
-        scores, found = tf.reshape(y_true, [-1]), cosines(y_pred) / self.temperature
+        scores, logits = tf.reshape(y_true, [-1]), cosines(y_pred) / self.temperature
         is_higher = scores[:, tf.newaxis] > scores[tf.newaxis]
-        differences = tf.where(is_higher, found[tf.newaxis] - found[:, tf.newaxis], _EXCLUDED)
+        differences = tf.where(is_higher, logits[tf.newaxis] - logits[:, tf.newaxis], _EXCLUDED)
         loss = tf.reduce_logsumexp(tf.concat([[0.0], tf.reshape(differences, [-1])], 0))
-        return tf.fill(tf.shape(found), loss)
+        return tf.fill(tf.shape(logits), loss)
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")

@@ -74,7 +74,7 @@ class MultiLabel(TextKind[MultiLabelSettings]):
 
     def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
         """Return logits [N, labels] whose probabilities are the mean of the members'."""
-        return logit(np.mean([sigmoid(each) for each in members], axis=0))
+        return logit(np.mean([sigmoid(logits) for logits in members], axis=0))
 
     def module(
         self, model: MultiLabelClassifier, tokenizer: Tokenizer, values: ExportSettings

@@ -83,10 +83,10 @@ class MultiLabelClassifier(TaskModel):
 
 def indicators(examples: Sequence[TextExample], num_labels: int) -> np.ndarray:
     """Return which labels each example has, bool [N, number of labels]."""
-    found: np.ndarray = np.zeros([len(examples), num_labels], bool)
+    has_label: np.ndarray = np.zeros([len(examples), num_labels], bool)
     for row, example in enumerate(examples):
-        found[row, list(label_indices(example))] = True
-    return found
+        has_label[row, list(label_indices(example))] = True
+    return has_label
 
 
 def label_indices(example: TextExample) -> tuple[int, ...]:

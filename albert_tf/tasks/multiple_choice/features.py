@@ -52,9 +52,9 @@ def featurize_choices(
     first = [
         ids[: max_pieces - len(other)] for ids, other in zip(full_contexts, second, strict=True)
     ]
-    kept = [len(ids) for part in (first, second) for ids in part]
-    full = [len(ids) for part in (full_contexts, questions) for ids in part]
-    cut = np.not_equal(kept, full).reshape(2, len(second)).any(axis=0)
+    kept_lengths = [len(ids) for part in (first, second) for ids in part]
+    full_lengths = [len(ids) for part in (full_contexts, questions) for ids in part]
+    cut = np.not_equal(kept_lengths, full_lengths).reshape(2, len(second)).any(axis=0)
     sequences = pack(first, second, task.seq_length, tokenizer.special)
     per_unit = int(counts.max()) if examples else task.num_choices
     is_option = (np.arange(per_unit) < counts[:, None]).ravel()  # [N x per_unit]

@@ -60,19 +60,19 @@ class MultipleChoice(Kind[MultipleChoiceSettings]):
         `choice` is the index of the best option, `label` is its letter, and `probabilities` are
         those of the question's own options. `outputs` are logits [N, options].
         """
-        found = []
+        predictions = []
         pooled = features.pooled(softmax(outputs), task.long_texts)
         for row, example in zip(pooled, examples, strict=True):
             probabilities = row[: len(example.options)] / row.sum()
             choice = int(probabilities.argmax())
-            found.append(
+            predictions.append(
                 {
                     "choice": choice,
                     "label": option_letter(choice),
                     "probabilities": probabilities.tolist(),
                 }
             )
-        return found
+        return predictions
 
     def module(
         self, model: MultipleChoiceModel, tokenizer: Tokenizer, values: ExportSettings

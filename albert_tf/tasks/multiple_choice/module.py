@@ -117,9 +117,11 @@ class MultipleChoiceModule(tf.Module):
             shape = [-1, count, width]
             return {"logits": self._predict({n: tf.reshape(v, shape) for n, v in inputs.items()})}
 
-        own = tf.gather(_by_unit(question_lengths, count), unit)  # [W, N]
+        question_length = tf.gather(_by_unit(question_lengths, count), unit)  # [W, N]
         length = tf.cast(end - begin, tf.int32)[:, tf.newaxis]
-        widest = tf.reduce_max(tf.minimum(length, max_pieces - own) + own + 3, axis=1)
+        widest = tf.reduce_max(
+            tf.minimum(length, max_pieces - question_length) + question_length + 3, axis=1
+        )
         empty = {"logits": tf.zeros([tf.size(widest), count])}
         logits = run_in_buckets(widest, run, empty, self._task.seq_length)["logits"]
         if is_option is not None:
@@ -153,8 +155,8 @@ def fill_blanks(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
     """
     # Bytes that are not UTF-8 on their own may be a character beside others.
     question, options = (
-        tf.strings.unicode_transcode(each, "UTF-8", "UTF-8", errors="replace")
-        for each in (question, options)
+        tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="replace")
+        for strings in (question, options)
     )
     blanks = tf.strings.regex_replace(question, f"{_BLANK}+", _BLANK)
     count, parts = tf.shape(options)[1], tf.strings.split(blanks, _BLANK)

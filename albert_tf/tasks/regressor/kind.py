@@ -92,6 +92,6 @@ class Regressor(TextKind[RegressorSettings]):
         """Add `score`, float32 [B]."""
         graph, task = encoder.graph, model.task
         score = encoder.affine(encoder.pooled(), "head", model.head)
-        scale, center = (graph.constant(each, np.float32) for each in (task.scale, task.center))
+        scale, center = (graph.constant(number, np.float32) for number in (task.scale, task.center))
         score = graph.op("Mul", graph.axes("Squeeze", score, 1), scale)
         return {"score": (graph.op("Add", score, center), np.float32, ["B"])}

@@ -106,19 +106,19 @@ def _n_best(
     context: str, spans: tuple[np.ndarray, ...], row: int, count: int
 ) -> list[dict[str, Any]]:
     bounds, first, reach, score = spans
-    found: dict[str, tuple[int, float]] = {}
+    answers: dict[str, tuple[int, float]] = {}
     for index in range(bounds[row], bounds[row + 1]):
         before, text = visible_part(context[first[index] : reach[index] + 1])
-        if text and text not in found:
-            found[text] = int(first[index]) + before, float(score[index])
-            if len(found) == count:
+        if text and text not in answers:
+            answers[text] = int(first[index]) + before, float(score[index])
+            if len(answers) == count:
                 break
-    if not found:
+    if not answers:
         return []
-    probabilities = softmax(np.array([value for _, value in found.values()]))
+    probabilities = softmax(np.array([value for _, value in answers.values()]))
     return [
         {"text": text, "start": start, "probability": float(probability), "logit": value}
-        for (text, (start, value)), probability in zip(found.items(), probabilities, strict=True)
+        for (text, (start, value)), probability in zip(answers.items(), probabilities, strict=True)
     ]
 
 

@@ -193,7 +193,7 @@ def _answers(
     The columns are the example; the answer's first and its last piece in the context, -1 if it has
     none; and 1 if these pieces give the answer letter by letter.
     """
-    found = []
+    answers = []
     for row, example in enumerate(examples):
         context = slice(base[row], base[row] + size[row])
         for start, text in dict.fromkeys(example.answers):
@@ -204,10 +204,10 @@ def _answers(
             if 0 <= start and begin <= end < len(example.context) and first <= last:
                 begin, end = int(pieces.first[context][first]), int(pieces.reach[context][last])
                 _, found_text = visible_part(example.context[begin : end + 1])
-                found.append((row, first, last, found_text == visible))
+                answers.append((row, first, last, found_text == visible))
             else:
-                found.append((row, -1, -1, False))
-    return np.array(found, np.int64).reshape(-1, 4)
+                answers.append((row, -1, -1, False))
+    return np.array(answers, np.int64).reshape(-1, 4)
 
 
 def _targets(

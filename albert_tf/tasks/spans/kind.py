@@ -71,7 +71,9 @@ class Span(Kind[SpanSettings]):
         self, encoder: EncoderGraph, model: SpanModel, values: ExportSettings
     ) -> Outputs:
         """Add `start`, `end` int32 [B, K], `score` [B, K] and, for SQuAD 2.0, `null` [B]."""
-        found = SpanGraph(encoder, model.head).outputs(encoder.sequence_output(), "input_type_ids")
+        outputs = SpanGraph(encoder, model.head).outputs(
+            encoder.sequence_output(), "input_type_ids"
+        )
         task = model.task
         count = task.beam**2 if task.answerable else task.n_best
         return {
@@ -80,5 +82,5 @@ class Span(Kind[SpanSettings]):
                 np.int32 if name in ("start", "end") else np.float32,
                 ["B"] if name == "null" else ["B", count],
             )
-            for name, value in found.items()
+            for name, value in outputs.items()
         }

@@ -66,9 +66,9 @@ class SpanGraph:
         ends = graph.op("Gather", padded, index, axis=1)  # [B, S, longest]
         scores = graph.op("Add", graph.axes("Unsqueeze", start, 2), ends)
         flat = graph.reshape(scores, 0, graph.op("Mul", size, self._constant([longest])))
-        score, found = self._top_k(flat, head.n_best)
-        first = graph.op("Div", found, self._constant([longest]))
-        last = graph.op("Add", first, graph.op("Mod", found, self._constant([longest])))
+        score, flat_index = self._top_k(flat, head.n_best)
+        first = graph.op("Div", flat_index, self._constant([longest]))
+        last = graph.op("Add", first, graph.op("Mod", flat_index, self._constant([longest])))
         return {"start": self._int32(first), "end": self._int32(last), "score": score}
 
     def _joint(self, head: JointHead, hidden: str, allowed: str) -> Outputs:

@@ -43,7 +43,7 @@ def decode_tokens(
             continue
         tags, scores = _of_tokens(example.tokens, spans[:, 0], tag[words], score[words])
         tokens = np.array(example.tokens, np.int64).reshape(-1, 2)
-        names = [task.tags[each] if each >= 0 else "O" for each in tags.tolist()]
+        names = [task.tags[index] if index >= 0 else "O" for index in tags.tolist()]
         entities = join_tags(example.text, tokens, tags, scores, task)
         predictions.append({"entities": entities, "tags": names})
     return predictions

@@ -127,7 +127,7 @@ def _words(texts: Sequence[str], pieces: Pieces) -> tuple[np.ndarray, np.ndarray
     lengths: np.ndarray = np.array([len(text) + 1 for text in texts], np.int64)
     base: np.ndarray = np.repeat(np.cumsum(lengths) - lengths + 1, pieces.counts)
     solid = np.flatnonzero(pieces.last >= pieces.first)  # no spaces
-    first, last = ((base + each)[solid] for each in (pieces.first, pieces.last))
+    first, last = ((base + offsets)[solid] for offsets in (pieces.first, pieces.last))
     is_joined = joins[first] & joins[first - 1]
     word = solid[(first > np.append(-1, last[:-1])) & ~is_joined]
     following: np.ndarray = np.append(word[1:], len(base))
@@ -136,7 +136,7 @@ def _words(texts: Sequence[str], pieces: Pieces) -> tuple[np.ndarray, np.ndarray
     visible_before: np.ndarray = np.append(0, np.cumsum(is_visible))
     begin = visible_before[(base + pieces.first)[word]]
     limit = visible_before[(base + pieces.reach)[final] + 1]
-    word, begin, limit = (each[limit > begin] for each in (word, begin, limit))
+    word, begin, limit = (values[limit > begin] for values in (word, begin, limit))
     ends = visible[limit - 1] + 1 - base[word]
     return word, (visible[begin] - base[word]).astype(np.int32), ends.astype(np.int32)
 

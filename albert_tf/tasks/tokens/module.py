@@ -106,7 +106,7 @@ class TokenClassifierModule(WindowedModule):
         codes, text = pieces.codes.values, row_of(pieces.ids)
         base = tf.gather(tf.cast(pieces.codes.row_starts(), tf.int32), text)
         solid = tf.cast(tf.where(pieces.last >= pieces.first)[:, 0], tf.int32)  # no spaces
-        first, last = (tf.gather(base + each, solid) for each in (pieces.first, pieces.last))
+        first, last = (tf.gather(base + offsets, solid) for offsets in (pieces.first, pieces.last))
         joins, is_invisible = (
             tf.searchsorted(bounds, codes, side="right") % 2 == 1
             for bounds in (self._word_bounds, self._invisible_bounds)
@@ -120,7 +120,9 @@ class TokenClassifierModule(WindowedModule):
         visible_before = tf.concat([[0], tf.cumsum(tf.cast(~is_invisible, tf.int32))], 0)
         begin = tf.gather(visible_before, tf.gather(base + pieces.first, word))
         limit = tf.gather(visible_before, tf.gather(base + pieces.reach, final) + 1)
-        word, begin, limit = (tf.boolean_mask(each, limit > begin) for each in (word, begin, limit))
+        word, begin, limit = (
+            tf.boolean_mask(values, limit > begin) for values in (word, begin, limit)
+        )
         return Words(
             tf.gather(text, word),
             tf.gather(visible, begin),
@@ -167,10 +169,10 @@ def labeled_spans(words: Words, task: TokenSettings) -> Words:
     continues = tf.concat([[False], words.text[1:] == words.text[:-1]], 0)
     continues &= tf.equal(label, tf.roll(label, 1, 0)) & (words.tag % 2 == 0)
     is_begin = (label >= 0) & ~continues
-    begin, inside = (tf.where(each)[:, 0] for each in (is_begin, label >= 0))
+    begin, inside = (tf.where(mask)[:, 0] for mask in (is_begin, label >= 0))
     span = tf.gather(tf.cumsum(tf.cast(is_begin, tf.int32)) - 1, inside)  # of each word in one
     count = tf.size(begin)
     score = tf.math.unsorted_segment_mean(tf.gather(words.score, inside), span, count)
     end = tf.math.unsorted_segment_max(tf.gather(words.end, inside), span, count)
-    text, first, label = (tf.gather(each, begin) for each in (words.text, words.begin, label))
+    text, first, label = (tf.gather(values, begin) for values in (words.text, words.begin, label))
     return Words(text, first, end, label, score)

@@ -56,16 +56,16 @@ def index_of_answer(answer: str | int, options: Sequence[str], location: str) ->
         return answer
     letters = [option_letter(i) for i in range(len(options))]
     pairs = zip(letters, options, strict=True)
-    found = [i for i, (letter, text) in enumerate(pairs) if answer in (letter, text.strip())]
-    if len(found) != 1:
-        count = "several" if found else "none"
+    matches = [i for i, (letter, text) in enumerate(pairs) if answer in (letter, text.strip())]
+    if len(matches) != 1:
+        count = "several" if matches else "none"
         raise InputError(
             f"{location}: the label must be the letter ({', '.join(letters)}) or the exact text of "
             f"one option. Received: {answer!r}, which is that of {count} of the options "
             f"{list(options)!r}. Correct or remove the question; for a number, write A for the "
             "first option, B for the second, and so on."
         )
-    return found[0]
+    return matches[0]
 
 
 def most_options(examples: Sequence[ChoiceExample]) -> int:

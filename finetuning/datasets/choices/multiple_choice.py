@@ -103,8 +103,8 @@ def _option_columns(table: Table) -> list[str]:
     if format_of(table.path) in json_files.FORMATS:
         return [LIST]
     columns = [_COLUMN + option_letter(i).lower() for i in range(_MOST_COLUMNS)]
-    found = [name for name in columns if name in table.columns]
-    return columns[: max(2, len(found))]  # a gap among them is a missing column
+    option_columns = [name for name in columns if name in table.columns]
+    return columns[: max(2, len(option_columns))]  # a gap among them is a missing column
 
 
 def _options(cells: Sequence[Any], location: str) -> Sequence[Any]:

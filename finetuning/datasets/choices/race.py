@@ -55,7 +55,7 @@ class RaceTask(ChoiceDataset):
         }
         rest, dev = with_dev(source, train, parts)
         if len(dev) > 1:
-            dev = {"all": [example for each in dev.values() for example in each], **dev}
+            dev = {"all": [example for examples in dev.values() for example in examples], **dev}
         else:
             dev = {"dev": next(iter(dev.values()))}
         return Data(task, limited(source, rest), dev)
@@ -68,12 +68,12 @@ class RaceTask(ChoiceDataset):
         return self._read(source, part, allow_empty=True)
 
     def _read(self, source: Source, part: str, allow_empty: bool = False) -> list[ChoiceExample]:
-        part, _, level = part.partition("_")
+        part, _, chosen = part.partition("_")
         read = _tfds_passages if source.tfds else _passages
         examples = [
             example
-            for each in ((level,) if level else self.levels)
-            for location, passage in read(source, part, each)
+            for level in ((chosen,) if chosen else self.levels)
+            for location, passage in read(source, part, level)
             for example in _examples(passage, location, allow_empty)
         ]
         if not examples:
@@ -115,10 +115,10 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, dict):
-        return {key: _decoded(each) for key, each in value.items()}
+        return {key: _decoded(item) for key, item in value.items()}
     if hasattr(value, "to_list"):
         value = value.to_list()
-    return [_decoded(each) for each in value]
+    return [_decoded(item) for item in value]
 
 
 def _examples(passage: Any, location: str, allow_empty: bool) -> Iterator[ChoiceExample]:

@@ -50,9 +50,9 @@ def read_searches(folder: str, part: str) -> list[SearchExample]:
                 f"{judged[document]:g}. Received: {score}. Remove one of them."
             )
     searches = [
-        SearchExample(queries[query], label=tuple(found.items()), id=query, corpus=corpus)
-        for query, found in grades.items()
-        if any(grade > 0 for grade in found.values())
+        SearchExample(queries[query], label=tuple(by_document.items()), id=query, corpus=corpus)
+        for query, by_document in grades.items()
+        if any(grade > 0 for grade in by_document.values())
     ]
     if not searches:
         raise InputError(f"{path} must have a query with a relevant document, of a score above 0.")

@@ -154,12 +154,12 @@ class PairClassification(Similarity):
         Raises:
           InputError: they are not pairs of both scores.
         """
-        found = {None if each.second is None else each.label for each in examples}
-        if found != {0, 1}:
-            others = sorted("none" if each is None else f"{each:g}" for each in found - {0, 1})
+        scores = {None if example.second is None else example.label for example in examples}
+        if scores != {0, 1}:
+            others = sorted("none" if score is None else f"{score:g}" for score in scores - {0, 1})
             raise InputError(
                 "--task=pair_classification: a dev part must hold pairs with the scores 0 and 1. "
-                f"Received: {', '.join(others[:3]) or f'only {found.pop():g}'}. Correct the "
+                f"Received: {', '.join(others[:3]) or f'only {scores.pop():g}'}. Correct the "
                 "scores, or pass --task=sts for others."
             )
         return examples
@@ -167,7 +167,9 @@ class PairClassification(Similarity):
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
         """Return the metrics of the cosines."""
         labels = np.array(metrics.answers_of(examples))
-        return pair_metrics.score_pairs(labels, np.array([each["score"] for each in predictions]))
+        return pair_metrics.score_pairs(
+            labels, np.array([prediction["score"] for prediction in predictions])
+        )
 
 
 def training_pairs(source: Source) -> tuple[Sequence[TextExample], Sequence[str]]:

@@ -20,13 +20,13 @@ class _Texts:
     """Different texts, numbered in their order."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.texts: list[str] = []
         self._rows: dict[str, int] = {}
 
     def add(self, text: str) -> int:
-        row = self._rows.setdefault(_key(text), len(self.found))
-        if row == len(self.found):
-            self.found.append(text)
+        row = self._rows.setdefault(_key(text), len(self.texts))
+        if row == len(self.texts):
+            self.texts.append(text)
         return row
 
     def rows_of(self, text: str) -> list[int]:
@@ -60,16 +60,16 @@ class Pool:
 def pool_of(pairs: Sequence[TextExample], others: Iterable[str] = ()) -> Pool:
     """Return the texts of pairs, with `others` as further candidates."""
     queries, candidates = _Texts(), _Texts()
-    query_of = [queries.add(each.first) for each in pairs]
-    texts = [[candidates.add(text) for text in each.texts[1:]] for each in pairs]
+    query_of = [queries.add(pair.first) for pair in pairs]
+    texts = [[candidates.add(text) for text in pair.texts[1:]] for pair in pairs]
     for text in others:
         candidates.add(text)
-    positives: list[list[int]] = [[] for _ in queries.found]
-    known = [candidates.rows_of(query) for query in queries.found]
+    positives: list[list[int]] = [[] for _ in queries.texts]
+    known = [candidates.rows_of(query) for query in queries.texts]
     for query, (second, *negatives) in zip(query_of, texts, strict=True):
         positives[query].append(second)
         known[query] += [second, *negatives]
-    return Pool(queries.found, candidates.found, query_of, positives, known)
+    return Pool(queries.texts, candidates.texts, query_of, positives, known)
 
 
 def hard_negatives(
@@ -102,7 +102,7 @@ def hard_negatives(
         rows = slice(begin, min(begin + step, len(pool.queries)))
         scores = {name: scorer(rows) for name, scorer in scorers.items()}
         for row in range(rows.start, rows.stop):
-            of_query = {name: found[row - begin] for name, found in scores.items()}
+            of_query = {name: matrix[row - begin] for name, matrix in scores.items()}
             near: np.ndarray = np.zeros(len(pool.candidates), bool)
             if judge is not None:
                 least = of_query[judge][pool.positives[row]].min()

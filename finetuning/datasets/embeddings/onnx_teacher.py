@@ -49,7 +49,7 @@ class OnnxTeacher:
     def __init__(self, path: str) -> None:
         self._path = next(filter(os.path.isfile, (path, *(os.path.join(path, f) for f in FILES))))
         folder = os.path.dirname(os.path.abspath(self._path))
-        roots = [each for each in (folder, os.path.dirname(folder)) if _holds(each, _TOKENIZER)]
+        roots = [root for root in (folder, os.path.dirname(folder)) if _holds(root, _TOKENIZER)]
         if not roots:
             raise InputNotFoundError(
                 f"--teacher={self._path} needs {_TOKENIZER} beside it, or in the folder above."
@@ -62,9 +62,9 @@ class OnnxTeacher:
             self._session = runtime.InferenceSession(self._path)
         except Exception as error:  # its types are private
             raise self._damaged(error) from None
-        names = [each.name for each in self._session.get_outputs()]
+        names = [node.name for node in self._session.get_outputs()]
         self._output = _OUTPUT if _OUTPUT in names else names[0]
-        self._inputs = {each.name: _TYPES.get(each.type) for each in self._session.get_inputs()}
+        self._inputs = {node.name: _TYPES.get(node.type) for node in self._session.get_inputs()}
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """Return the vectors of a batch of texts, [B, D].
@@ -82,19 +82,21 @@ class OnnxTeacher:
             name: values[name].astype(kind) for name, kind in self._inputs.items()
         }
         try:
-            (found,) = self._session.run([self._output], feed)
+            (vectors,) = self._session.run([self._output], feed)
         except Exception as error:  # its types are private
             raise self._damaged(error) from None
-        if np.ndim(found) == 3:
+        if np.ndim(vectors) == 3:
             if self._pooling is None:
                 raise InputError(
                     f"--teacher={self._path} returns a vector for each piece, so {MODULES} and "
                     f"1_Pooling/config.json must be in {self._root!r}. Copy them from the model."
                 )
-            found = _POOLINGS[self._pooling](found, values["attention_mask"].astype(found.dtype))
+            vectors = _POOLINGS[self._pooling](
+                vectors, values["attention_mask"].astype(vectors.dtype)
+            )
         if self._normalizes:
-            found = found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
-        return found
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+        return vectors
 
     def _values(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
         """Return what the graph may take, each [B, S]."""
@@ -170,7 +172,7 @@ def _modules(root: str) -> tuple[str | None, bool]:
     path = os.path.join(root, MODULES)
     modules = parse_json(text_of(path), path)
     try:
-        names = [each["type"].rpartition(".")[2] for each in modules]
+        names = [module["type"].rpartition(".")[2] for module in modules]
         pooling = os.path.join(root, modules[1]["path"] if len(modules) > 1 else "", "config.json")
     except (AttributeError, KeyError, TypeError):
         names = modules
@@ -184,8 +186,8 @@ def _modules(root: str) -> tuple[str | None, bool]:
     chosen = values.get("pooling_mode")
     if chosen is None:
         flags = [key for key, value in values.items() if "pooling_mode" in key and value is True]
-        found = [name for name in _POOLINGS if _FLAGS.get(name, _FLAG.format(name)) in flags]
-        chosen = found[0] if len(flags) == len(found) == 1 else flags
+        poolings = [name for name in _POOLINGS if _FLAGS.get(name, _FLAG.format(name)) in flags]
+        chosen = poolings[0] if len(flags) == len(poolings) == 1 else flags
     if chosen not in [*_POOLINGS] or values.get("include_prompt") is False:
         raise InputError(
             f"{pooling!r} must pool by {' or '.join(_POOLINGS)}, prompts included. Received: "

@@ -76,30 +76,30 @@ def _text_columns(table: Table, reading: Reading) -> tuple[str, ...]:
     if reading.text_column:
         return reading.text_column
     names = set(table.columns)
-    found = [each for each in (SINGLE, *PAIRS) if names.issuperset(each)]
-    if len(found) != 1:
+    matches = [columns for columns in (SINGLE, *PAIRS) if names.issuperset(columns)]
+    if len(matches) != 1:
         raise InputError(
             f"{table.path}:1: the header must name {SINGLE[0]}, or one of the pairs "
             f"{', '.join(' and '.join(pair) for pair in PAIRS)}. Received: {list(table.columns)}. "
             "Rename the columns, or pass --text_column."
         )
-    return found[0]
+    return matches[0]
 
 
 def _contrasts(
     table: Table, texts: Sequence[str], negatives: Sequence[str]
 ) -> Iterator[TextExample]:
     for location, (a, b, *others) in _rows(table, (*texts, *negatives), negatives):
-        found: list[Any] = []
+        cells: list[Any] = []
         for name, value in zip(negatives, others, strict=True):
             if name == LIST and isinstance(value, str) and _SHOWN_LIST.fullmatch(value):
                 raise InputError(
                     f"{location}: `{LIST}` must be a list. Received: {value[:80]!r}, a text. Write "
                     "JSON lines or parquet, or the columns negative_1, negative_2, ..."
                 )
-            found += value if name == LIST and isinstance(value, list) else [value]
-        given = tuple(each for each in found if each not in (None, ""))
-        if wrong := [each for each in given if not (isinstance(each, str) and each.strip())]:
+            cells += value if name == LIST and isinstance(value, list) else [value]
+        given = tuple(cell for cell in cells if cell not in (None, ""))
+        if wrong := [cell for cell in given if not (isinstance(cell, str) and cell.strip())]:
             raise InputError(
                 f"{location}: negatives must be texts that are not blank, and `{LIST}` a list of "
                 f"them. Received: {wrong[0]!r}. Correct or remove it."

@@ -86,19 +86,20 @@ def with_vectors(examples: Sequence[TextExample], folder: str, path: str) -> lis
     Raises:
       InputError: the vectors are of other texts, or the examples in `path` are pairs.
     """
-    if any(each.second is not None for each in examples):
+    if any(example.second is not None for example in examples):
         raise InputError(
             f"{path} must hold single texts beside a teacher's vectors in {folder!r}. Received: "
             "pairs. Remove the vectors, or write the texts in a column text."
         )
     store = VectorStore(folder)
-    if store.texts != digest_of(each.first for each in examples):
+    if store.texts != digest_of(example.first for example in examples):
         raise InputError(
             f"{folder!r} must hold the vectors of the texts in {path}. Received: those of others, "
             f"{len(store.vectors):,} beside {len(examples):,} texts. Make the vectors again."
         )
     return [
-        TextExample(each.first, None, StoredVector(store, i)) for i, each in enumerate(examples)
+        TextExample(example.first, None, StoredVector(store, i))
+        for i, example in enumerate(examples)
     ]
 
 

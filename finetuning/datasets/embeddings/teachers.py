@@ -39,7 +39,7 @@ def load_teacher(path: str, batch_size: int, prompt: str = "") -> Teacher:
 def _loaded(path: str, batch_size: int) -> Teacher:
     files = (path, *(os.path.join(path, name) for name in onnx_teacher.FILES))
     embed: Teacher
-    if any(each.endswith(".onnx") and os.path.isfile(each) for each in files):
+    if any(file.endswith(".onnx") and os.path.isfile(file) for file in files):
         embed = onnx_teacher.OnnxTeacher(path)
     elif is_saved_model(path) and not os.path.isdir(os.path.join(path, EXTRAS)):
         embed = _of_saved_model(path)
@@ -50,14 +50,15 @@ def _loaded(path: str, batch_size: int) -> Teacher:
         return lambda texts: embedder(texts, batch_size, show_progress_bar=False)
 
     def vectors(texts: Sequence[str]) -> np.ndarray:
-        found = np.asarray(embed(texts))
-        is_matrix = found.ndim == 2 and found.dtype.kind == "f"
-        if not is_matrix or len(found) != len(texts):
+        embeddings = np.asarray(embed(texts))
+        is_matrix = embeddings.ndim == 2 and embeddings.dtype.kind == "f"
+        if not is_matrix or len(embeddings) != len(texts):
             raise InputError(
                 f"--teacher={path} must return a vector of floats for each text. Received: "
-                f"{found.dtype} {list(found.shape)} for {len(texts)} texts. Pass another model."
+                f"{embeddings.dtype} {list(embeddings.shape)} for {len(texts)} texts. Pass another "
+                "model."
             )
-        return found
+        return embeddings
 
     return lambda texts: in_batches(vectors, texts, batch_size)
 

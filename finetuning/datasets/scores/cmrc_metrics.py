@@ -41,10 +41,10 @@ def plain(text: str) -> str:
 
 def units(text: str) -> list[str]:
     """Return the characters and words that F1 counts."""
-    found: list[str] = []
+    tokens: list[str] = []
     for i, part in enumerate(_CHARACTER.split(plain(text))):
-        found += [part] if i % 2 else words(part)
-    return found
+        tokens += [part] if i % 2 else words(part)
+    return tokens
 
 
 def words(text: str) -> list[str]:

@@ -55,7 +55,9 @@ def counts_by_label(
     """Return the counts of each label that occurs, by name."""
     correct, predicted, true = (collections.Counter[str]() for _ in range(3))
     for prediction, example in zip(predictions, examples, strict=True):
-        given = {(each["start"], each["end"], each["label"]) for each in prediction["entities"]}
+        given = {
+            (entity["start"], entity["end"], entity["label"]) for entity in prediction["entities"]
+        }
         known = set(example.entities or ())
         for counter, spans in ((correct, given & known), (predicted, given), (true, known)):
             counter.update(label for _, _, label in spans)

@@ -49,7 +49,7 @@ def spearman(answers: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def _vary(*values: np.ndarray) -> bool:
-    return all(np.ptp(each) > 0 for each in values)  # False for NaN
+    return all(np.ptp(array) > 0 for array in values)  # False for NaN
 
 
 METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {

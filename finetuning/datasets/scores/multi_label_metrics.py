@@ -41,7 +41,7 @@ def score_label_sets(
 
 def probabilities_of(predictions: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Return the predicted probabilities, float64 [N, C]."""
-    return np.array([list(each["probabilities"].values()) for each in predictions])
+    return np.array([list(prediction["probabilities"].values()) for prediction in predictions])
 
 
 def at_thresholds(
@@ -49,16 +49,16 @@ def at_thresholds(
 ) -> list[dict[str, Any]]:
     """Return predictions with the `labels` that `task.thresholds` give for their probabilities."""
     rows = zip(predictions, probabilities_of(predictions), strict=True)
-    return [{**each, "labels": chosen_labels(row, task)} for each, row in rows]
+    return [{**prediction, "labels": chosen_labels(row, task)} for prediction, row in rows]
 
 
 def predicted_labels(predictions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> np.ndarray:
     """Return the predicted labels, bool [N, C], of the named C."""
     index = {name: i for i, name in enumerate(names)}
-    found: np.ndarray = np.zeros([len(predictions), len(names)], bool)
+    is_predicted: np.ndarray = np.zeros([len(predictions), len(names)], bool)
     for row, prediction in enumerate(predictions):
-        found[row, [index[name] for name in prediction["labels"]]] = True
-    return found
+        is_predicted[row, [index[name] for name in prediction["labels"]]] = True
+    return is_predicted
 
 
 def counts_by_label(
@@ -76,7 +76,7 @@ def macro_f1(answers: np.ndarray, predicted: np.ndarray) -> float:
 
 def micro_f1(answers: np.ndarray, predicted: np.ndarray) -> float:
     """Return the F1 score of all decisions, N x C of them."""
-    right, given, both = (int(each.sum()) for each in counts_by_label(answers, predicted))
+    right, given, both = (int(counts.sum()) for counts in counts_by_label(answers, predicted))
     return 2 * both / max(1, right + given)
 
 
@@ -87,8 +87,8 @@ def average_precision(answers: np.ndarray, probabilities: np.ndarray) -> float:
     each example that has the label, where equally probable examples share the last of their ranks.
     As there, a label that no example has counts as 0.
     """
-    found = np.flatnonzero(answers.any(axis=0))
-    values = [_average_precision(answers[:, i], probabilities[:, i]) for i in found]
+    labels = np.flatnonzero(answers.any(axis=0))
+    values = [_average_precision(answers[:, i], probabilities[:, i]) for i in labels]
     return float(np.sum(values)) / answers.shape[1]
 
 
@@ -135,10 +135,10 @@ def best_thresholds(
     own F1. A label in fewer than MIN_TEXTS texts has the common threshold also then.
     """
     common = best_threshold(probabilities.ravel(), answers.ravel())
-    own = has_own_threshold(answers) if per_label else np.zeros(answers.shape[1], bool)
+    has_own = has_own_threshold(answers) if per_label else np.zeros(answers.shape[1], bool)
     return tuple(
         best_threshold(probabilities[:, i], answers[:, i]) if is_own else common
-        for i, is_own in enumerate(own)
+        for i, is_own in enumerate(has_own)
     )
 
 

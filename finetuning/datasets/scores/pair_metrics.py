@@ -23,17 +23,17 @@ def score_pairs(labels: np.ndarray, scores: np.ndarray) -> dict[str, float]:
       `METRICS`, and `best_f1_threshold` and `best_accuracy_threshold`.
     """
     # Of the pairs above each threshold, and of those among them with 1; not of all pairs.
-    counts, found = (values[:-1] for values in by_rank(scores, labels))
+    counts, hits = (values[:-1] for values in by_rank(scores, labels))
     distinct = np.unique(scores)[::-1]
     thresholds = (distinct[:-1] + distinct[1:]) / 2
     positives = labels.sum()
     values = {
-        "best_f1": 2 * found / (counts + positives),
-        "best_accuracy": (found + (len(labels) - positives) - (counts - found)) / len(labels),
+        "best_f1": 2 * hits / (counts + positives),
+        "best_accuracy": (hits + (len(labels) - positives) - (counts - hits)) / len(labels),
     }
     result = {"average_precision": average_precision(labels[:, np.newaxis], scores[:, np.newaxis])}
-    for name, each in values.items():
-        best = int(np.argmax(each)) if len(each) else None
-        result[name] = 0.0 if best is None else float(each[best])
+    for name, curve in values.items():
+        best = int(np.argmax(curve)) if len(curve) else None
+        result[name] = 0.0 if best is None else float(curve[best])
         result[f"{name}_threshold"] = 0.0 if best is None else float(thresholds[best])
     return result

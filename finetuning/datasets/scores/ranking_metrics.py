@@ -20,7 +20,7 @@ def score_rankings(
       rankings: for each query the ids of documents, the best first.
       relevant: for each query id -> grade, at least one of them positive.
     """
-    rows = [score_ranking(*each) for each in zip(rankings, relevant, strict=True)]
+    rows = [score_ranking(*pair) for pair in zip(rankings, relevant, strict=True)]
     return {name: math.fsum(row[name] for row in rows) / len(rows) for name in METRICS}
 
 
@@ -29,10 +29,10 @@ def score_ranking(ranking: Sequence[str], grades: Mapping[str, float]) -> dict[s
     gains = {name: grade for name, grade in grades.items() if grade > 0}
     places = [place for place, name in enumerate(ranking, 1) if name in gains]
     ideal = _discounted(sorted(gains.values(), reverse=True)[:_CUT])
-    found = _discounted([gains.get(name, 0.0) for name in ranking[:_CUT]])
+    dcg = _discounted([gains.get(name, 0.0) for name in ranking[:_CUT]])
     precisions = [number / place for number, place in enumerate(places, 1)]
     return {
-        "ndcg_at_10": found / ideal,
+        "ndcg_at_10": dcg / ideal,
         "mrr_at_10": 1 / places[0] if places and places[0] <= _CUT else 0.0,
         "map": math.fsum(precisions) / len(gains),
         "recall_at_10": sum(place <= 10 for place in places) / len(gains),

@@ -94,7 +94,7 @@ class SquadTask(Dataset):
           also leaves the question at the threshold, and any with a null score above 1, unanswered.)
         - `best_exact_match`, at a threshold of its own: the official evaluator's `best_exact`.
         """
-        given = self._scores([each["answer"] for each in predictions], examples)
+        given = self._scores([prediction["answer"] for prediction in predictions], examples)
         scores = {"f1": given[:, 1].mean(), "exact_match": given[:, 0].mean()}
         if self._answerable:
             has_answer = np.array([bool(example.answers) for example in examples])
@@ -137,8 +137,11 @@ class SquadTask(Dataset):
         examples: Sequence[SpanExample],
         has_answer: np.ndarray,
     ) -> dict[str, float]:
-        texts = [each["n_best"][0]["text"] if each["n_best"] else "" for each in predictions]
-        nulls = np.array([each["null_score"] for each in predictions])
+        texts = [
+            prediction["n_best"][0]["text"] if prediction["n_best"] else ""
+            for prediction in predictions
+        ]
+        nulls = np.array([prediction["null_score"] for prediction in predictions])
         is_empty = np.array([not text for text in texts])
         exact, f1 = self._scores(texts, examples).T
         best_f1, threshold = best_threshold(f1, is_empty, nulls, has_answer)

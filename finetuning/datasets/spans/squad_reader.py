@@ -72,7 +72,7 @@ def _names(part: str, version: str) -> list[str]:
 
 def _unanswerable(location: str, examples: list[SpanExample]) -> list[SpanExample]:
     """Return the examples, those without answers marked as the official evaluator takes them."""
-    unmarked = [each for each in examples if not (each.answers or each.is_impossible)]
+    unmarked = [example for example in examples if not (example.answers or example.is_impossible)]
     if not unmarked or len(unmarked) == len(examples):
         return examples
     print(
@@ -121,9 +121,9 @@ def drop_misplaced(location: str, examples: list[SpanExample]) -> list[SpanExamp
     Raises:
       InputError: no answer is at its offset.
     """
-    kept = [example for example in examples if _is_at_offset(example)]
+    valid = [example for example in examples if _is_at_offset(example)]
     wrong = [example.id for example in examples if not _is_at_offset(example)]
-    if wrong and not any(example.answers for example in kept):
+    if wrong and not any(example.answers for example in valid):
         raise InputError(
             f"{location}, question {wrong[0]!r}: the answer must be in the context, in SQuAD's "
             "layout at character `answer_start`, but no answer in the file is. Check that the "
@@ -138,7 +138,7 @@ def drop_misplaced(location: str, examples: list[SpanExample]) -> list[SpanExamp
     impossible = sum(example.is_impossible for example in examples)
     unanswered = f", {impossible:,} of them without an answer" if impossible else ""
     print(f"{location}: {len(examples):,} questions{unanswered}{skipped}{first}")
-    return kept
+    return valid
 
 
 def _is_at_offset(example: SpanExample) -> bool:
@@ -159,16 +159,16 @@ def questions_of(path: str, allow_empty: bool = False) -> Iterator[SpanExample]:
     """
     if format_of(path) != ".json":
         rows = ((f"row {number}", row) for number, _, row in object_rows(path))
-        layout, found = _SQUAD, _of_flat(rows, allow_empty)
+        layout, questions = _SQUAD, _of_flat(rows, allow_empty)
     elif not isinstance(content := parse_json(text_of(path), path), list):
-        layout, found = _SQUAD, _of_squad(content, allow_empty)
+        layout, questions = _SQUAD, _of_squad(content, allow_empty)
     elif content and isinstance(content[0], dict) and "question" in content[0]:
         rows = ((f"[{i}]", row) for i, row in enumerate(content))
-        layout, found = _SQUAD, _of_flat(rows, allow_empty)
+        layout, questions = _SQUAD, _of_flat(rows, allow_empty)
     else:
-        layout, found = _CMRC, _of_cmrc(content, allow_empty)
+        layout, questions = _CMRC, _of_cmrc(content, allow_empty)
     try:
-        yield from found
+        yield from questions
     except ValueError as error:
         raise InputError(f"{path} must be in {layout}. Received: {error}.") from None
 
@@ -290,12 +290,12 @@ def _example(
     answers: tuple[tuple[int, str], ...],
     is_impossible: bool,
 ) -> SpanExample:
-    kept = (
+    clean_answers = (
         ()
         if is_impossible
         else tuple((start, _replace_surrogates(text)) for start, text in answers)
     )
-    return SpanExample(question, context, name, kept, is_impossible)
+    return SpanExample(question, context, name, clean_answers, is_impossible)
 
 
 def _replace_surrogates(text: str) -> str:

@@ -19,17 +19,17 @@ def note_separator(rows: Sequence[tuple[str, Sequence[str]]], flags: str = "") -
     """
     counts = collections.Counter(label for _, labels in rows for label in labels)
     lenient = not flags and all(len(labels) < 2 for _, labels in rows)
-    found = {
+    by_mark = {
         mark: joined
         for mark, divided in _divided(counts).items()
         if (joined := _joined(divided, counts, is_blank=not mark.strip(), lenient=lenient))
     }
-    if not found:
+    if not by_mark:
         return
-    number = {mark: sum(counts[label] for label in joined) for mark, joined in found.items()}
-    mark = max(found, key=lambda each: (number[each], len(each)))
+    number = {mark: sum(counts[label] for label in joined) for mark, joined in by_mark.items()}
+    mark = max(by_mark, key=lambda candidate: (number[candidate], len(candidate)))
     location, label = next(
-        (place, label) for place, labels in rows for label in labels if label in found[mark]
+        (place, label) for place, labels in rows for label in labels if label in by_mark[mark]
     )
     print(
         f"note: {location}: {label!r} is read as one label, and {number[mark]:,} rows have such a "
@@ -39,14 +39,14 @@ def note_separator(rows: Sequence[tuple[str, Sequence[str]]], flags: str = "") -
 
 def _divided(labels: Iterable[str]) -> dict[str, dict[str, list[str]]]:
     """Return the parts of each label that a mark divides, by mark and label."""
-    found: dict[str, dict[str, list[str]]] = {}
+    parts_by_mark: dict[str, dict[str, list[str]]] = {}
     for label in labels:
         runs = () if _is_number(label) else _MARKS.findall(label)
-        for mark in dict.fromkeys(each.strip() or " " for run in runs for each in (run, *run)):
+        for mark in dict.fromkeys(text.strip() or " " for run in runs for text in (run, *run)):
             parts = [part.strip() for part in label.split(mark) if part.strip()]
             if len(parts) > 1:
-                found.setdefault(mark, {})[label] = parts
-    return found
+                parts_by_mark.setdefault(mark, {})[label] = parts
+    return parts_by_mark
 
 
 def _joined(

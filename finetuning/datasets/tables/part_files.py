@@ -24,32 +24,32 @@ def find(folder: str, names: Sequence[str]) -> str:
     if os.path.isfile(folder):
         raise InputError(f"--data_dir must be a folder. Received: {folder!r}, a file.")
     of_validation = [f"validation{name[3:]}" for name in names if name.startswith("dev")]
-    found = _existing(folder, names) or _existing(folder, of_validation)
+    paths = _existing(folder, names) or _existing(folder, of_validation)
     if not os.path.isdir(folder):
         raise InputNotFoundError(
             f"--data_dir: no folder {folder!r} (working directory {os.getcwd()})."
         )
-    if not found:
+    if not paths:
         raise InputNotFoundError(
             f"--data_dir: no file {' or '.join(names)} (or the same with {', '.join(SUFFIXES)}) in "
             f"{folder!r} (working directory {os.getcwd()}).{_similar(folder, names)}"
         )
-    if len(found) > 1:
+    if len(paths) > 1:
         raise InputError(
-            f"--data_dir must hold only one of {' and '.join(found)}: remove the others."
+            f"--data_dir must hold only one of {' and '.join(paths)}: remove the others."
         )
-    require_file(found[0], "--data_dir")
-    return found[0]
+    require_file(paths[0], "--data_dir")
+    return paths[0]
 
 
 def _existing(folder: str, names: Sequence[str]) -> list[str]:
-    found = []
+    candidates = []
     for name in names:
         beginning, one, end = name.partition(_ONE)
         firsts = f"{glob.escape(os.path.join(folder, beginning))}-00000-of-{'[0-9]' * 5}{end}"
         paths = sorted(glob.glob(firsts)) if one else [os.path.join(folder, name)]
-        found += [path + suffix for path in paths for suffix in ("", *SUFFIXES)]
-    return [path for path in found if os.path.exists(path)]
+        candidates += [path + suffix for path in paths for suffix in ("", *SUFFIXES)]
+    return [path for path in candidates if os.path.exists(path)]
 
 
 def _similar(folder: str, names: Sequence[str]) -> str:

@@ -41,8 +41,8 @@ def accepted(path: str, rows: Iterable[Row], answer: Callable[[Row], Any]) -> It
     """
     rows = list(rows)
     answers = [str(answer(row) or "").strip().lower() for row in rows]
-    rejected = [row for row, each in zip(rows, answers, strict=True) if each in _REJECTED]
-    others = [each for each in answers if each not in (*_ANSWERS, "")]
+    rejected = [row for row, verdict in zip(rows, answers, strict=True) if verdict in _REJECTED]
+    others = [verdict for verdict in answers if verdict not in (*_ANSWERS, "")]
     if not rejected or others or answers[0] not in _ANSWERS:
         if rejected:
             why = f"others have {others[0]!r}" if others else "the first row has none"
@@ -62,4 +62,4 @@ def accepted(path: str, rows: Iterable[Row], answer: Callable[[Row], Any]) -> It
     print(
         f"note: {path}: {what} are left out, the first at line {rejected[0][0]}.", file=sys.stderr
     )
-    yield from (row for row, each in zip(rows, answers, strict=True) if each not in _REJECTED)
+    yield from (row for row, verdict in zip(rows, answers, strict=True) if verdict not in _REJECTED)

@@ -270,14 +270,14 @@ def _quoted(
                 yield first, cells
             first = reader.line_num + before
     except csv.Error as error:
-        found = str(error).replace("\t", "\\t")
-        if "new-line character" in found:
+        reason = str(error).replace("\t", "\\t")
+        if "new-line character" in reason:
             raise InputError(
                 f"{path}:{first}: some lines end in CR alone and others do not. Convert the line "
                 "ends to LF, for example by saving the file again in an editor."
             ) from None
         raise InputError(
-            f"{path}:{first} must be quoted by the rules of csv: {found}. Put a text that begins "
+            f"{path}:{first} must be quoted by the rules of csv: {reason}. Put a text that begins "
             "with a quote or has line breaks in quotes, and double the quotes inside it, or write "
             "the file with csv.writer or pandas to_csv."
         ) from None

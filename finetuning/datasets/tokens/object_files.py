@@ -51,8 +51,8 @@ def has_tokens(rows: Sequence[Row], reading: Reading) -> bool:
 def _tokens_key(row: Any, reading: Reading) -> str | None:
     given = text_key_of(reading.text_column)
     keys = (given, *_TOKENS) if given == "text" else (given,)
-    found = next((key for key in keys if isinstance(row, dict) and key in row), None)
-    return found if found is not None and isinstance(row[found], list) else None
+    tokens_key = next((key for key in keys if isinstance(row, dict) and key in row), None)
+    return tokens_key if tokens_key is not None and isinstance(row[tokens_key], list) else None
 
 
 def read_tokens(path: str, rows: Sequence[Row], reading: Reading) -> list[Sentence]:
@@ -92,9 +92,9 @@ def read_tokens(path: str, rows: Sequence[Row], reading: Reading) -> list[Senten
 
 
 def _require_texts(values: Any, what: str) -> None:
-    found = values if isinstance(values, list) else [values]
-    wrong = [each for each in found if not isinstance(each, str) or not each.strip()]
-    if wrong or found is not values:
+    items = values if isinstance(values, list) else [values]
+    wrong = [item for item in items if not isinstance(item, str) or not item.strip()]
+    if wrong or items is not values:
         raise InputError(
             f"{what} must be a list of texts that are not empty. Received: "
             f"{shortened(wrong[0] if wrong else values)}. Write the names of the tags, or pass "
@@ -131,9 +131,11 @@ def read_spans(
                 f"empty, or the key `tokens` with a list. Received: {line[:80]!r}. Correct or "
                 "remove the line."
             )
-        found = next((row[key] for key in keys if key in row), None)
+        annotations = next((row[key] for key in keys if key in row), None)
         places = _utf16_places(text) if reading.offsets == "utf16" else None
-        spans = None if found is None else _spans(found, text, location, inexact, places)
+        spans = (
+            None if annotations is None else _spans(annotations, text, location, inexact, places)
+        )
         yield location, TokenExample(text, None, spans)
     if inexact:
         print(

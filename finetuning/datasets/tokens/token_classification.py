@@ -46,7 +46,7 @@ class TokenClassification(Dataset):
         path = _path(source, "train")
         located, documents, scheme = _read(path, source)
         _require_labels(located)
-        labels = sorted({label for _, each in located for _, _, label in each.entities or ()})
+        labels = sorted({label for _, example in located for _, _, label in example.entities or ()})
         if not labels:
             raise InputError(
                 f"{path} must hold labeled spans. Received: none. If the tags are in another "
@@ -140,7 +140,11 @@ def _read(
             "neighbors with the same tag are one entity."
         )
     if scheme == "prefixes":
-        unbegun = [each.lines[i] for each in sentences for i in conll_tags.unbegun(each.tags or ())]
+        unbegun = [
+            sentence.lines[i]
+            for sentence in sentences
+            for i in conll_tags.unbegun(sentence.tags or ())
+        ]
         if unbegun:
             print(
                 f"{path}:{unbegun[0]}: the first of {len(unbegun):,} tags I-X or E-X that begin an "
@@ -148,13 +152,14 @@ def _read(
                 "too. If your data is IOB2, correct them.",
                 file=sys.stderr,
             )
-    for each in sentences:
-        for begin, _, label in conll_tags.spans_of(each.tags or (), scheme):
-            _require_known(label, task, f"{path}:{each.lines[begin]}")
+    for sentence in sentences:
+        for begin, _, label in conll_tags.spans_of(sentence.tags or (), scheme):
+            _require_known(label, task, f"{path}:{sentence.lines[begin]}")
     located = [
-        (f"{path}:{each.lines[0]}", conll_tags.example_of(each, scheme)) for each in sentences
+        (f"{path}:{sentence.lines[0]}", conll_tags.example_of(sentence, scheme))
+        for sentence in sentences
     ]
-    return located, [each.document for each in sentences], scheme
+    return located, [sentence.document for sentence in sentences], scheme
 
 
 def _require_known(label: str, task: TokenSettings | None, location: str) -> None:

@@ -101,22 +101,22 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
         _require_no_tags(path, sentences, expected)
     _note_long_sentence(path, sentences)
     if is_conllu:
-        sentences = [_without_underscores(each) for each in sentences]
+        sentences = [_without_underscores(sentence) for sentence in sentences]
     return sentences
 
 
 def _require_words(path: str, sentences: Sequence[Sentence], column: int) -> None:
     """Check that the tokens of a column are not numbers or names of words or documents."""
-    tokens = [token for each in sentences for token in each.tokens]
-    pairs = [pair for each in sentences for pair in itertools.pairwise(each.tokens)]
-    for found, count, what in (
+    tokens = [token for sentence in sentences for token in sentence.tokens]
+    pairs = [pair for sentence in sentences for pair in itertools.pairwise(sentence.tokens)]
+    for hits, count, what in (
         (sum(any(map(str.isdecimal, token)) for token in tokens), len(tokens), "with a digit"),
         (sum(one == other for one, other in pairs), len(pairs), "that repeat the one before"),
     ):
-        if count > 1 and found > _MAX_IDS * count:
+        if count > 1 and hits > _MAX_IDS * count:
             raise InputError(
                 f"{path}: the column of the tokens must hold words. Received: {tokens[0]!r} and "
-                f"others, {found:,} of {count:,} {what}, as ids of words and documents are. Pass "
+                f"others, {hits:,} of {count:,} {what}, as ids of words and documents are. Pass "
                 "--text_column, the number of the words' column counted from 0, such as "
                 f"--text_column={column + 1}, or --text_column={column} if they are the words."
             )

@@ -41,7 +41,7 @@ def best_strength(
     order = np.argsort(np.concatenate([rows for rows, _ in folds]))
 
     def cross_validated(strength: float) -> float:
-        predictions = [each for _, predict in folds for each in predict(strength)]
+        predictions = [prediction for _, predict in folds for prediction in predict(strength)]
         return score([predictions[row] for row in order], train)
 
     scores = {strength: cross_validated(strength) for strength in STRENGTHS}

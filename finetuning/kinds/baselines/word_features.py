@@ -31,15 +31,15 @@ def prepare(
     if not is_known.any():  # no word at all
         return lambda strength: [{"entities": []} for _ in test]
     vectorizer = DictVectorizer(dtype=np.float32)
-    known = vectorizer.fit_transform([each for example in train for each in _features(example)])
-    asked = vectorizer.transform([each for example in test for each in _features(example)] or [{}])
+    known = vectorizer.fit_transform([word for example in train for word in _features(example)])
+    asked = vectorizer.transform([word for example in test for word in _features(example)] or [{}])
     known, tags = known[np.flatnonzero(is_known)], tags[is_known]
     spans = [_spans(example) for example in test]
-    ends = np.cumsum([len(each) for each in spans])
+    ends = np.cumsum([len(words) for words in spans])
 
     def predict(strength: float) -> Predictions:
         rows = class_probabilities(known, tags, asked, strength, len(task.tags))[: ends[-1]]
-        tag, score = (np.split(each, ends[:-1]) for each in (rows.argmax(1), rows.max(1)))
+        tag, score = (np.split(values, ends[:-1]) for values in (rows.argmax(1), rows.max(1)))
         return [
             {"entities": join_tags(example.text, words, tags, scores, task)}
             for example, words, tags, scores in zip(test, spans, tag, score, strict=True)

@@ -23,28 +23,28 @@ def predictions(examples: Sequence[TextExample]) -> Mapping[str, list[Prediction
 
     The rarity of words is that in the corpus or, of pairs, in the pairs themselves.
     """
-    searches = [each for each in examples if isinstance(each, SearchExample)]
+    searches = [example for example in examples if isinstance(example, SearchExample)]
     if searches:
         return {"BM25": _ranked(searches, bm25), "TF-IDF": _ranked(searches, _tf_idf)}
-    pairs = [(each.first, each.second) for each in examples if each.second is not None]
+    pairs = [(example.first, example.second) for example in examples if example.second is not None]
     if len(pairs) < len(examples) or not any(text.strip() for pair in pairs for text in pair):
         return {}
     vectors = tf_idf([text for pair in pairs for text in pair])
     first, second = (vectors([pair[i] for pair in pairs]) for i in (0, 1))
     cosines = np.asarray(first.multiply(second).sum(axis=1)).ravel()
-    return {"TF-IDF": [{"score": float(each)} for each in cosines]}
+    return {"TF-IDF": [{"score": float(cosine)} for cosine in cosines]}
 
 
 def _ranked(
     searches: Sequence[SearchExample], prepare: Callable[[Sequence[str]], Scorer]
 ) -> list[Prediction]:
     corpus = searches[0].corpus
-    scorer, found = prepare(corpus.texts), []
+    scorer, rankings = prepare(corpus.texts), []
     step = max(1, _CELLS // len(corpus))
     for begin in range(0, len(searches), step):
-        scores = scorer([each.first for each in searches[begin : begin + step]])
-        found += [{"ranking": ranking(corpus.ids, row)} for row in scores]
-    return found
+        scores = scorer([search.first for search in searches[begin : begin + step]])
+        rankings += [{"ranking": ranking(corpus.ids, row)} for row in scores]
+    return rankings
 
 
 def bm25(documents: Sequence[str]) -> Scorer:
@@ -75,12 +75,12 @@ def _counts(texts: Sequence[str], words: dict[str, int]) -> Any:
     """Return the counts of words, sparse [texts, words]; new words are added to `words`."""
     from scipy.sparse import csr_matrix
 
-    found = [
+    word_ids = [
         [words.setdefault(word, len(words)) for word in _WORD.findall(text.lower())]
         for text in texts
     ]
-    rows: np.ndarray = np.repeat(np.arange(len(texts)), [len(each) for each in found])
-    columns = np.array([word for each in found for word in each], np.int64)
+    rows: np.ndarray = np.repeat(np.arange(len(texts)), [len(ids) for ids in word_ids])
+    columns = np.array([word for ids in word_ids for word in ids], np.int64)
     return csr_matrix((np.ones(len(rows)), (rows, columns)), (len(texts), len(words)))
 
 

@@ -38,9 +38,9 @@ def sections(predictions: Sequence[Prediction], examples: Sequence[TokenExample]
     """Return the sections of a model card about the predictions of labeled spans."""
     counts = counts_by_label(predictions, examples)
     cells = [
-        (shortened(label), f"{each.true:,}", f"{each.predicted:,}")
-        + tuple(f"{score:.4f}" for score in (each.precision, each.recall, each.f1))
-        for label, each in counts.items()
+        (shortened(label), f"{figures.true:,}", f"{figures.predicted:,}")
+        + tuple(f"{score:.4f}" for score in (figures.precision, figures.recall, figures.f1))
+        for label, figures in counts.items()
     ]
     header = ("", "support", "predicted", "precision", "recall", "F1")
     wrong = [
@@ -64,13 +64,13 @@ def sections(predictions: Sequence[Prediction], examples: Sequence[TokenExample]
 def mistakes_of(prediction: Prediction, example: TokenExample) -> Iterator[Mistake]:
     """Yield each wrong span once; a predicted and a true span that overlap are one mistake."""
     known = {(begin, end): label for begin, end, label in example.entities or ()}
-    given = {(each["start"], each["end"]): each for each in prediction["entities"]}
+    given = {(entity["start"], entity["end"]): entity for entity in prediction["entities"]}
     missed = dict(known)
-    for span, each in given.items():
-        if known.get(span) == each["label"]:
+    for span, entity in given.items():
+        if known.get(span) == entity["label"]:
             del missed[span]
-    for span, each in given.items():
-        if known.get(span) == each["label"]:
+    for span, entity in given.items():
+        if known.get(span) == entity["label"]:
             continue
         right = span if span in missed else _overlapping(span, missed)
         label = missed.pop(right) if right else None
@@ -79,8 +79,8 @@ def mistakes_of(prediction: Prediction, example: TokenExample) -> Iterator[Mista
             kind,
             _snippet(example.text, *(right or span)),
             _named(example.text, right, label),
-            _named(example.text, span, each["label"]),
-            each["score"],
+            _named(example.text, span, entity["label"]),
+            entity["score"],
         )
     for span, label in missed.items():
         text = example.text
@@ -88,7 +88,7 @@ def mistakes_of(prediction: Prediction, example: TokenExample) -> Iterator[Mista
 
 
 def _overlapping(span: Span, spans: Iterable[Span]) -> Span | None:
-    return next((each for each in spans if each[0] < span[1] and span[0] < each[1]), None)
+    return next((other for other in spans if other[0] < span[1] and span[0] < other[1]), None)
 
 
 def _worst(wrong: Sequence[Mistake]) -> list[Mistake]:

@@ -81,7 +81,7 @@ def by_label(
 def _label_row(label: str, right: int, given: int, both: int) -> tuple[str, ...]:
     """Return a row from how many examples have, are predicted to have, and rightly have a label."""
     scores = both / max(1, given), both / max(1, right), 2 * both / max(1, given + right)
-    return shortened(label), f"{right:,}", *(f"{each:.4f}" for each in scores)
+    return shortened(label), f"{right:,}", *(f"{score:.4f}" for score in scores)
 
 
 def confusion(labels: Sequence[str], rows: Sequence[Row]) -> str:
