@@ -41,6 +41,22 @@ class TransformersHead(Generic[SettingsT]):
         self.layer, self.our_layer, self.per_label = layer, our_layer, per_label
         self.open_settings = open_settings
 
+    def is_in(self, folder: str) -> bool:
+        """Return True if a folder whose config.json names the class holds a model of the kind."""
+        return True
+
+    def settings_in(self, folder: str) -> dict[str, Any]:
+        """Return the settings that other files of a folder state."""
+        return {}
+
+    def tensors_in(self, folder: str) -> Weights:
+        """Return the tensors in other files of a folder, under their names."""
+        return {}
+
+    def files(self, task: SettingsT, tensors: dict[str, np.ndarray]) -> dict[str, bytes]:
+        """Return other files of a folder by path; tensors in them leave `tensors`."""
+        return {}
+
     def refusal(self, task: SettingsT) -> str | None:
         """Return why the class cannot hold a model with these settings, or None if it can."""
         return None

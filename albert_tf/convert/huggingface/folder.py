@@ -160,6 +160,7 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
     tensors = huggingface_weights.read(path)
     if not any(name.startswith("albert.") for name in tensors):  # saved from a bare AlbertModel
         tensors = {f"albert.{name}": value for name, value in tensors.items()}
+    tensors |= huggingface_task.tensors_in(path, task)
     ignored = (*_BUFFERS, *policy.ignore)
     if policy.ignores(HEAD):
         ignored += huggingface_task.HEADS
@@ -195,7 +196,11 @@ def check(bundle: Bundle) -> list[str]:
 def write(bundle: Bundle, folder: str) -> None:
     """Write a folder that `from_pretrained` loads without missing or unexpected keys."""
     task = bundle.task
-    huggingface_weights.write(from_ours(bundle.config, bundle.weights, task), folder)
+    tensors = from_ours(bundle.config, bundle.weights, task)
+    for name, content in huggingface_task.files(task, tensors).items():
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+        outputs.write_bytes(os.path.join(folder, name), content)
+    huggingface_weights.write(tensors, folder)
     special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
     if bundle.tokenizer:
         ids = bundle.tokenizer.special

@@ -5,8 +5,11 @@ texts or pairs, lengths) is stored under our own key, which transformers keeps b
 """
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from albert_tf.convert.bundle import HEAD, OPTIONAL, MismatchPolicy, Weights
 from albert_tf.models.config import AlbertConfig
@@ -98,7 +101,12 @@ def read(
     """
     names = values.get("architectures")
     architecture = str(names[0]) if isinstance(names, list) and names else ""
-    of_class = [name for name, head in CLASSES.items() if head.architecture == architecture]
+    folder = os.path.dirname(source)
+    of_class = [
+        name
+        for name, head in CLASSES.items()
+        if head.architecture == architecture and head.is_in(folder)
+    ]
     if not of_class or any(map(policy.ignores, (HEAD, *HEADS))):
         return None, ()
     has_labels = bool(CLASSES[of_class[0]].label_counts)
@@ -109,6 +117,7 @@ def read(
     stated = {"dropout": values.get("classifier_dropout_prob", 0.1)}
     if has_labels:
         stated |= _settings_of_labels(CLASSES[kind], labels, source)
+    stated |= CLASSES[kind].settings_in(folder)
     written = _written(values.get(SECTION), KINDS[kind], stated)
     task: Any = settings.from_dict(KINDS[kind].settings, {**written, **stated}, f"{source}: task.")
     task = dataclasses.replace(task, **task.limits(config.max_positions))
@@ -208,6 +217,18 @@ def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
             f"label. Received: {shortened(numbered)}. Correct the file."
         )
     return tuple(str(numbered[key]) for key in keys)
+
+
+def tensors_in(folder: str, task: TaskSettings | None) -> Weights:
+    """Return the tensors of a task in other files of a folder than that of the weights."""
+    head = _class_of(task)
+    return {} if head is None else head.tensors_in(folder)
+
+
+def files(task: TaskSettings | None, tensors: dict[str, np.ndarray]) -> dict[str, bytes]:
+    """Return the other files of a folder by path; the tensors in them leave `tensors`."""
+    head = _class_of(task)
+    return {} if head is None else head.files(task, tensors)
 
 
 def mismatch_policy(policy: MismatchPolicy, task: TaskSettings | None) -> MismatchPolicy:

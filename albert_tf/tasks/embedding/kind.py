@@ -15,6 +15,7 @@ from albert_tf.tasks.embedding.examples import SearchExample
 from albert_tf.tasks.embedding.features import featurize
 from albert_tf.tasks.embedding.model import EmbeddingModel, EmbeddingSettings
 from albert_tf.tasks.embedding.module import EmbeddingModule
+from albert_tf.tasks.embedding.sentence_transformers import SentenceTransformers
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kind import ExportSettings, Kind
@@ -30,6 +31,7 @@ class Embedding(Kind[EmbeddingSettings]):
     options = ("precision", "depths", "pooling")
     settings, model, example, features = EmbeddingSettings, EmbeddingModel, TextExample, Features
     takes_strings = True
+    transformers = SentenceTransformers()
     takes_encoders = True
 
     def load(self, path: str, unroll: bool = True) -> EmbeddingModel:

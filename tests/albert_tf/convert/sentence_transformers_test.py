@@ -1,0 +1,127 @@
+"""Embeddings in folders of sentence-transformers: there and back, foreign files, the package."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import albert_tf
+from albert_tf.convert.__main__ import ConvertOptions, main
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.embedding.model import EmbeddingSettings
+from albert_tf.tasks.predictor import task_of
+from tests.finetuning.untrained import leave_run, leave_weights
+
+TEXTS = ["an apple", "a saw and a file, which are tools", "plum"]
+PROMPTS = {"query_prompt": "it ", "passage_prompt": "the "}
+
+
+def run_with(pretrained: str, folder: pathlib.Path, **values: object) -> str:
+    task = EmbeddingSettings(seq_length=16, **values)
+    path = leave_run(pretrained, folder / "run", "embedding", task)
+    leave_weights(path, seed=5)
+    return path
+
+
+@pytest.fixture(params=[0, 7])
+def folder(request, pretrained: str, tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder of theirs, without and with a Dense module; `run` beside it is ours."""
+    path = run_with(pretrained, tmp_path, projection=request.param, **PROMPTS)
+    main(ConvertOptions(path, f"huggingface:{tmp_path / 'theirs'}"))
+    return tmp_path / "theirs"
+
+
+def back(folder: pathlib.Path, **options: object) -> pathlib.Path:
+    target = folder.parent / "back"
+    shutil.rmtree(target, ignore_errors=True)
+    main(ConvertOptions(f"huggingface:{folder}", str(target), **options))
+    return target
+
+
+def change(path: pathlib.Path, **values: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_vectors_are_the_same_there_and_back(folder: pathlib.Path):
+    wanted = albert_tf.load_embedder(str(folder.parent / "run"))
+    found = albert_tf.load_embedder(str(back(folder)))
+    assert task_of(str(folder.parent / "back")) == task_of(str(folder.parent / "run"))
+    np.testing.assert_allclose(found(TEXTS), wanted(TEXTS), atol=1e-6)
+    queries = found.encode_query(TEXTS)
+    np.testing.assert_allclose(queries, wanted.encode_query(TEXTS), atol=1e-6)
+
+
+def test_what_others_wrote(folder: pathlib.Path):
+    """Without our own section, and with the pooling under one key."""
+    config = json.loads((folder / "config.json").read_text())
+    del config["albert_tf_task"]
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 12}')
+    task = task_of(str(back(folder)))
+    assert (task.seq_length, task.pooling, task.query_prompt) == (12, "mean", "it ")
+    assert task.projection in (0, 7)
+
+
+def test_a_bare_encoder_is_one(folder: pathlib.Path):
+    (folder / "modules.json").unlink()
+    target = back(folder, allow_missing="mlm_head,pair_head")
+    assert json.loads((target / "config.json").read_text())["task"]["kind"] == "pretraining"
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "message"),
+    [
+        (
+            "modules.json",
+            [{"type": "x.Transformer", "path": ""}],
+            "must list a Transformer, a Pool",
+        ),
+        ("modules.json", {"a": 1}, "must list a Transformer, a Pooling"),
+        ("1_Pooling/config.json", {"pooling_mode": "max"}, "must be the mean of the tokens.*max"),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
+            "Received: 'cls, mean'",
+        ),
+        ("2_Dense/config.json", {"activation_function": "torch.nn.Tanh"}, "no activation here"),
+    ],
+)
+def test_what_does_not_fit_is_named(folder: pathlib.Path, file: str, values: object, message: str):
+    if not (folder / file).exists():
+        return
+    (folder / file).write_text(json.dumps(values))
+    with pytest.raises(InputError, match=message):
+        back(folder)
+    assert not (folder.parent / "back").exists()
+
+
+def test_a_bias_is_refused(pretrained: str, tmp_path: pathlib.Path):
+    path = run_with(pretrained, tmp_path, projection=7)
+    main(ConvertOptions(path, f"huggingface:{tmp_path / 'theirs'}"))
+    file = tmp_path / "theirs" / "2_Dense" / "model.safetensors"
+    tensors = safetensors.numpy.load(file.read_bytes())
+    file.write_bytes(safetensors.numpy.save(tensors | {"linear.bias": np.ones(7, np.float32)}))
+    with pytest.raises(InputError, match="no bias and no activation here.*a bias"):
+        back(tmp_path / "theirs")
+
+
+def test_another_pooling_cannot_be_written(pretrained: str, tmp_path: pathlib.Path):
+    path = run_with(pretrained, tmp_path, pooling="cls")
+    with pytest.raises(InputError, match="takes the first hidden state itself as `cls`"):
+        main(ConvertOptions(path, f"huggingface:{tmp_path / 'theirs'}"))
+
+
+@pytest.mark.slow
+def test_the_package_gives_the_same(folder: pathlib.Path):
+    package = pytest.importorskip("sentence_transformers")
+    model, ours = (
+        package.SentenceTransformer(str(folder)),
+        albert_tf.load_embedder(str(folder.parent / "run")),
+    )
+    np.testing.assert_allclose(model.encode(TEXTS), ours(TEXTS), atol=1e-5)
+    queries = model.encode(TEXTS, prompt_name="query")
+    np.testing.assert_allclose(queries, ours.encode_query(TEXTS), atol=1e-5)
