@@ -15,6 +15,7 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample, TokenExample
+from albert_tf.tasks.ranking.examples import RankingExample
 from finetuning.datasets.dataset import Dataset, Source
 from finetuning.datasets.near_duplicates import hosts
 
@@ -147,10 +148,10 @@ def split(
 ) -> tuple[list[Any], list[Any]]:
     """Return the remaining examples, and about the `fraction` that is held out.
 
-    Examples with the same text, pair of texts or context are in the same part; without a context,
-    those with the same question. Of `Connected` pairs, those that share texts are, and more than
-    the fraction of all pairs are never held out together. Of at least 5 documents, about the
-    fraction is held out, at least one. The choices for different purposes are independent.
+    Examples with the same text, pair of texts, context or query are in the same part; without a
+    context, those with the same question. Of `Connected` pairs, those that share texts are, and
+    more than the fraction of all pairs are never held out together. Of at least 5 documents, about
+    the fraction is held out, at least one. The choices for different purposes are independent.
     """
     texts = [_text_of(example) for example in examples]
     documents = getattr(examples, "documents", ())
@@ -202,6 +203,8 @@ def _text_of(example: Any) -> Any:
         return example.first, example.second
     if isinstance(example, TokenExample):
         return example.text
+    if isinstance(example, RankingExample):
+        return example.query
     return example.context or example.question
 
 
