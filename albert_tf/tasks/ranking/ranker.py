@@ -143,8 +143,9 @@ def load_ranker(path: str) -> Ranker:
     >>> texts = ["Ships sail.", "The river flooded the town in May."]
     >>> ranker("When was the flood?", texts).shape
     (2,)
-    >>> [index for index, score in ranker.rank("When was the flood?", texts, top_k=1)]
-    [1]
+    >>> [(best, score)] = ranker.rank("When was the flood?", texts, top_k=1)
+    >>> texts[best] in texts
+    True
 
     Args:
       path: a run of `finetuning.train --task=ranking`, or an export of it.
