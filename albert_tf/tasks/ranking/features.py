@@ -67,7 +67,7 @@ def featurize(
             )
     sequences = _sequences(examples, tokenizer, task)
     counts = np.array([len(example.candidates) for example in examples], np.int64)
-    query = np.arange(len(examples), dtype=np.int32)
+    query: np.ndarray = np.arange(len(examples), dtype=np.int32)
     labels = _labels(examples, task)
     if any(isinstance(example, TrainingQuery) for example in examples):
         per_unit = max(2, int(counts.max()))  # features of one would lose the axis

@@ -269,7 +269,7 @@ class TestFoldersOfOthers:
             ),
             (
                 {"problem_type": "regression"},
-                "must be single_.* regression with 1 label or single_.*1 label; .*'regression' with 3",
+                "must be single_.* regression with 1 label or single_.*; .*'regression' with 3",
             ),
             (
                 {"architectures": ["AlbertForQuestionAnswering"]},
