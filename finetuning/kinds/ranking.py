@@ -40,8 +40,12 @@ class Ranking(FinetuningKind[RankingSettings]):
     def of_json(
         self, row: Mapping[str, Any], task: RankingSettings, columns: Sequence[str]
     ) -> RankingExample:
-        """Return the example in an object with query and candidates; their labels are ignored."""
-        query, candidates = text_of(row, QUERY), row.get(LIST)
+        """Return the example in an object with query and candidates; their labels are ignored.
+
+        The query may also be under the run's own name, the first of `columns`.
+        """
+        name = columns[0] if columns and columns[0] in row else QUERY
+        query, candidates = text_of(row, name), row.get(LIST)
         if LIST not in row:
             raise ValueError(f"the key `{LIST}` is missing")
         if not isinstance(candidates, list) or not candidates:

@@ -44,7 +44,13 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 def options_of(folder: pathlib.Path, out: pathlib.Path, start: str, *settings: str):
     return FinetuneOptions(
-        "ranking", str(out / "run"), str(folder), init=start, device="cpu", set=(*QUICK, *settings)
+        "ranking",
+        str(out / "run"),
+        str(folder),
+        init=start,
+        device="cpu",
+        cache_dir=str(out / "features"),
+        set=(*QUICK, *settings),
     )
 
 
@@ -55,6 +61,7 @@ def test_a_run_learns(folder, start, loss, tmp_path, capsys):
     train.main(options_of(folder, tmp_path, start, f"task.loss={loss}", parts))
     run, output = RunDir(str(tmp_path / "run")), capsys.readouterr().out
     result = run.result()
+    assert any((tmp_path / "features").iterdir())
     assert result["metric"] == "map" and result["map"] > result["references"]["BM25"]["map"] + 0.2
     assert 0 <= result["standard_errors"]["map"] < 0.1 and result["loss"] > 0
     assert "BM25 0." in output and "TF-IDF 0." in output

@@ -17,8 +17,8 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.embedding.kind import Embedding
 from albert_tf.tasks.embedding.model import EmbeddingSettings
-from albert_tf.tasks.exported import in_batches, load_export
 from albert_tf.tasks.features import pack
+from albert_tf.tasks.text_functions import in_batches, load_export
 from albert_tf.text.tokenizer import load_tokenizer
 
 _STEP = 8  # lengths are rounded up to a multiple of this, for few shapes

@@ -14,10 +14,10 @@ from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.exported import in_batches, load_export
 from albert_tf.tasks.features import pack
 from albert_tf.tasks.ranking.kind import Ranking
 from albert_tf.tasks.ranking.model import RankingSettings
+from albert_tf.tasks.text_functions import in_batches, load_export
 from albert_tf.text.tokenizer import load_tokenizer
 
 _STEP = 8  # lengths are rounded up to a multiple of this, for few shapes

@@ -11,7 +11,7 @@ import albert_tf
 from albert_tf.models.checkpoints import EXTRAS, is_saved_model
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.exported import in_batches, load_export
+from albert_tf.tasks.text_functions import in_batches, load_export
 from finetuning.datasets.embeddings import onnx_teacher
 
 Teacher = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors [N, D]

@@ -1,4 +1,4 @@
-"""Calls of models on lists of texts: exports that are loaded again, and batches by length."""
+"""What loaded models that are functions of texts share: reading exports, batches by length."""
 
 import contextlib
 from collections.abc import Callable, Sequence
