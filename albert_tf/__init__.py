@@ -28,6 +28,7 @@ _MODULE_OF = {
     "load_fill_mask": "albert_tf.tasks.pretrained.fill_mask",
     "load_predictor": "albert_tf.tasks.predictor",
     "load_pretrainer": "albert_tf.models.pretrainer",
+    "load_ranker": "albert_tf.tasks.ranking.ranker",
     "load_tokenizer": "albert_tf.text.tokenizer",
 }
 __all__ = [*_MODULE_OF, "__version__"]  # noqa: PLE0604

@@ -7,7 +7,8 @@ r"""Predict examples from a file, stdin or a dataset with a fine-tuned run.
 
 Each line of --input is one example: a text; for pairs, two texts separated by a tab; or, for any
 task, a JSON object with the keys text, or text_a and text_b, or question and context, or question
-and options (a list of any number) and, if there is one, context. An empty text is an example too.
+and options (a list of any number) and, if there is one, context, or query and candidates (a list,
+which may also follow the query, separated by tabs). An empty text is an example too.
 A line that begins with {, or is a list in brackets, or has only brackets, is no text: put such a
 text in an object. A text in quotes keeps them.
 --output receives one line per example, in the same order: a JSON object, or with --format=tsv or

@@ -111,7 +111,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def test_the_first_pages_run_as_written(folder: pathlib.Path):
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     snippets = re.findall(r"```python\n(.*?)```", PAGES["python.md"], re.DOTALL)
-    snippets = [each for each in snippets if "load_predictor" not in each]  # see ask_test.py
+    runs = ("load_predictor", "load_ranker")  # see ask_test.py and ranker_test.py
+    snippets = [each for each in snippets if not any(name in each for name in runs)]
     programs = [shlex.split(c)[1:] for page in ("README", "python.md") for c in commands_of(page)]
     assert len(programs) == 12 and len(snippets) == 6
     for words in [*programs, *(["-c", snippet] for snippet in snippets)]:

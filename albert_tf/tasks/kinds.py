@@ -10,6 +10,7 @@ from albert_tf.tasks.multiple_choice.kind import MultipleChoice
 from albert_tf.tasks.pretrained.encoder import Encoder
 from albert_tf.tasks.pretrained.fill_mask import FillMaskExport
 from albert_tf.tasks.pretrained.preprocessing import Preprocessing
+from albert_tf.tasks.ranking.kind import Ranking
 from albert_tf.tasks.regressor.kind import Regressor
 from albert_tf.tasks.spans.kind import Span
 from albert_tf.tasks.tokens.kind import Tokens
@@ -22,6 +23,7 @@ KINDS: dict[str, Kind[Any]] = {
     "span": Span(),
     "token_classifier": Tokens(),
     "embedding": Embedding(),
+    "ranking": Ranking(),
 }
 # What needs no task; a pretraining run exports the first one by default.
 PRETRAINED: dict[str, Export] = {

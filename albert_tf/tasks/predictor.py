@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import albert_tf
 from albert_tf.models.checkpoints import is_saved_model
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of
@@ -63,7 +64,7 @@ class Predictor:
         values = list_of(
             (wanted, str) if takes_strings else wanted,
             values,
-            f"a run of kind {self.task.kind!r} takes a list of albert_tf.{wanted.__name__}"
+            f"a run of kind {self.task.kind!r} takes a list of {_name_of(wanted)}"
             f"{' or strings' if takes_strings else ''}.",
         )
         return [wanted(value) if isinstance(value, str) else value for value in values]
@@ -83,12 +84,17 @@ class Predictor:
             if wrong := [(k, v) for k, v in example.named_texts if not isinstance(v, str)]:
                 name, value = wrong[0]
                 raise InputError(
-                    f"`{name}` of albert_tf.{type(example).__name__} must be a string. Received: "
-                    f"{value!r}."
+                    f"`{name}` of {_name_of(type(example))} must be a string. Received: {value!r}."
                 )
         features = self._kind.featurize(examples, self.tokenizer, self.task)
         outputs = predict(self.model, features, batch_size)
         return self._kind.decode(outputs, features, examples, self.task), features
+
+
+def _name_of(example: type) -> str:
+    """Return the name by which a caller imports a class of examples."""
+    is_public = example.__name__ in albert_tf.__all__
+    return f"{albert_tf.__name__ if is_public else example.__module__}.{example.__name__}"
 
 
 def load_predictor(path: str) -> Predictor:
@@ -101,7 +107,8 @@ def load_predictor(path: str) -> Predictor:
 
     The keys of an answer depend on the kind of task: `entities` for token_classification, `labels`
     for multi_label, `label` ("A", "B", ...) for multiple_choice. A pair of texts is a
-    `TextExample`, a question of SQuAD a `SpanExample`. The errors are those of `Predictor`.
+    `TextExample`, a question of SQuAD a `SpanExample`; for rankings use `load_ranker`. The errors
+    are those of `Predictor`.
     """
     return Predictor(path)
 

@@ -14,6 +14,7 @@ from finetuning.datasets.embeddings.embedding_data import (
 )
 from finetuning.datasets.glue import GLUE
 from finetuning.datasets.multi_label import MultiLabel
+from finetuning.datasets.rankings.ranking_data import RankingData
 from finetuning.datasets.spans.squad import SQUAD
 from finetuning.datasets.text_classification import TextClassification
 from finetuning.datasets.text_regression import TextRegression
@@ -27,6 +28,7 @@ OWN: dict[str, Dataset] = {
     "multiple_choice": MultipleChoiceTable(),
     "token_classification": TokenClassification(),
     "embedding": EmbeddingData(),
+    "ranking": RankingData(),
 }
 DATASETS: dict[str, Dataset] = {
     **GLUE,

@@ -147,10 +147,10 @@ def split(
 ) -> tuple[list[Any], list[Any]]:
     """Return the remaining examples, and about the `fraction` that is held out.
 
-    Examples with the same text, pair of texts or context are in the same part; without a context,
-    those with the same question. Of `Connected` pairs, those that share texts are, and more than
-    the fraction of all pairs are never held out together. Of at least 5 documents, about the
-    fraction is held out, at least one. The choices for different purposes are independent.
+    Examples with the same text, pair of texts, context or query are in the same part; without a
+    context, those with the same question. Of `Connected` pairs, those that share texts are, and
+    more than the fraction of all pairs are never held out together. Of at least 5 documents, about
+    the fraction is held out, at least one. The choices for different purposes are independent.
     """
     texts = [example.source for example in examples]
     documents = getattr(examples, "documents", ())

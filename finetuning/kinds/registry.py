@@ -5,6 +5,7 @@ from finetuning.kinds.embedding import Embedding
 from finetuning.kinds.kind import FinetuningKind
 from finetuning.kinds.multi_label import MultiLabel
 from finetuning.kinds.multiple_choice import MultipleChoice
+from finetuning.kinds.ranking import Ranking
 from finetuning.kinds.regressor import Regressor
 from finetuning.kinds.spans import Span
 from finetuning.kinds.tokens import Tokens
@@ -17,6 +18,7 @@ FINETUNING: dict[str, FinetuningKind] = {
     "span": Span(),
     "token_classifier": Tokens(),
     "embedding": Embedding(),
+    "ranking": Ranking(),
 }
 # Option of `finetuning.predict` -> the thresholds that it sets.
 THRESHOLDS = {

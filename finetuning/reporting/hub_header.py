@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from finetuning.datasets import DATASETS
-from finetuning.datasets.scores.ranking_metrics import METRICS as RANKING
+from finetuning.datasets.scores import ranking_metrics
 from finetuning.kinds.registry import FINETUNING
 
 # The Hub's names of metrics.
@@ -26,7 +26,7 @@ _METRICS = {
     "precision": "precision",
     "recall": "recall",
     "exact_match": "exact_match",
-    **{name: name for name in RANKING},
+    **{name: name for name in (*ranking_metrics.METRICS, *ranking_metrics.OF_LISTS)},
 }
 
 

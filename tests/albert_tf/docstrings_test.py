@@ -12,26 +12,33 @@ import albert_tf
 from albert_tf.convert import native
 from albert_tf.convert.bundle import Bundle, head_shapes
 from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.ranking.model import RankingSettings
 
 NAMES = [name for name in albert_tf.__all__ if name != "__version__"]
 
 
+RUNS = {
+    "load_predictor": ("runs/reviews", ClassifierSettings(("bad", "good"), seq_length=16)),
+    "load_ranker": ("runs/answers", RankingSettings(seq_length=16)),
+}
+
+
 @pytest.fixture
-def reviews(tiny, small_tokenizer, tmp_path: pathlib.Path, monkeypatch) -> None:
-    """A classifier of random weights in runs/reviews, from the working directory."""
+def run(name, tiny, small_tokenizer, tmp_path: pathlib.Path, monkeypatch) -> None:
+    """The run of random weights that the lines of a name load, from the working directory."""
+    if name not in RUNS:
+        return
     monkeypatch.chdir(tmp_path)
     tf_keras.utils.set_random_seed(1)
-    task, rng = ClassifierSettings(("bad", "good"), seq_length=16), np.random.default_rng(0)
+    (path, task), rng = RUNS[name], np.random.default_rng(0)
     shapes = head_shapes(tiny, task)
     head = {name: rng.normal(size=shape).astype("f") for name, shape in shapes.items()}
     (tmp_path / "runs").mkdir()
-    native.write(Bundle(tiny, head, small_tokenizer, task), "runs/reviews")
+    native.write(Bundle(tiny, head, small_tokenizer, task), path)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_lines_of_use_give_what_they_show(name, request):
-    if name == "load_predictor":
-        request.getfixturevalue("reviews")
+def test_the_lines_of_use_give_what_they_show(name, run):
     text = getattr(albert_tf, name).__doc__
     summary, blank, *rest = text.splitlines()
     assert summary and not blank and rest[0].lstrip().startswith(">>> ")

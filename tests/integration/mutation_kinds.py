@@ -262,6 +262,7 @@ DATASET_CHANGES: dict[str, Change] = {
     "multi_label": json_line,
     "multiple_choice": json_line,
     "embedding": json_line,
+    "ranking": json_line,
     "squad2": json_tree,
     "race": json_tree,
 }

@@ -23,6 +23,7 @@ from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.tokens.model import TokenSettings
@@ -115,6 +116,16 @@ DATASETS = {
             "dev.jsonl",
         ),
     ),
+    "ranking": Dataset(
+        RankingSettings(seq_length=32),
+        _table(
+            "",
+            '{{"query": "line {0}?", "candidates": '
+            '[{{"text": "é", "label": {1}}}, {{"text": "x {0}", "label": 0}}]}}',
+            "train.jsonl",
+            "dev.jsonl",
+        ),
+    ),
     "sst-2": Dataset(None, _table("sentence\tlabel", 'a "line {0}\t{1}', "train.tsv", "dev.tsv")),
     "swag": Dataset(
         None,
@@ -153,6 +164,7 @@ INPUTS = {  # lines to predict
     ),
     "token_classification": _lines({"text": "Ann met Bo.", "id": "a"}, {"text": ""}) + "plain\n",
     "multiple_choice": _lines({"question": "Who?", "options": ["Ann", "Bo"], "context": "é"}),
+    "ranking": _lines({"query": "Who?", "candidates": ["Ann", {"text": "é"}]}) + "é\tx\ty\n",
 }
 CORPORA: dict[str, tuple[str, str]] = {  # the kind of a corpus: its file and the content
     "text": ("text.txt", TEXT),

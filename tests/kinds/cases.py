@@ -11,6 +11,8 @@ from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from albert_tf.tasks.ranking.examples import RankingExample
+from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.spans.heads import NEVER
 from albert_tf.tasks.spans.model import SpanSettings
@@ -128,6 +130,24 @@ def embedding(**changes: Any) -> Case:
     )
 
 
+def ranking(**changes: Any) -> Case:
+    """Queries with two candidates and, as `more`, one with three."""
+    others = ("a list", "the value of it")
+    return Case(
+        "ranking",
+        RankingSettings(**{"seq_length": 32, "largest_grade": 2.0} | changes),
+        [
+            RankingExample(text, others, (number % 2, 1 - number % 2))
+            for number, text in enumerate(TEXTS)
+        ],
+        lambda text: RankingExample(text, ("a list", text)),
+        {"query": TEXTS[0], "candidates": ["a list", {"text": TEXTS[0], "label": 1}]},
+        lambda answer: [answer["scores"], answer["ranking"]],
+        lambda row: [listed(row["scores"]), listed(row["ranking"])],
+        more=[RankingExample("how many", ("one", "two", "three"), (2, 0, 1))],
+    )
+
+
 CASES = {
     "classifier": classifier(),
     "classifier of pairs": classifier(pair=True),
@@ -176,6 +196,8 @@ CASES = {
     ),
     "embedding": embedding(),
     "embedding with prompts": embedding(pooling="cls", query_prompt="it ", projection=0),
+    "ranking": ranking(),
+    "ranking of single candidates": ranking(loss="pointwise", num_candidates=2),
     "toy": Case(
         "ordinal",
         OrdinalSettings(seq_length=32, levels=4),

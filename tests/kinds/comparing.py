@@ -42,5 +42,6 @@ def columns_of(names: Sequence[str], examples: Sequence[Any]) -> dict[str, list]
         for name, text in example.named_texts:
             texts.setdefault(renamed.get(name, name), []).append(text)
         for name in names:
-            found[name].append(texts[name] if name == "options" else texts[name][0])
+            is_list = name in ("options", "candidates")
+            found[name].append(texts[name] if is_list else texts[name][0])
     return found

@@ -90,6 +90,21 @@ def write_similar(folder: pathlib.Path) -> None:
         (folder / f"{part}.tsv").write_text(text)
 
 
+def write_candidates(folder: pathlib.Path) -> None:
+    """Four queries with two or three candidates; the first three are the dev part."""
+    words = ("apple", "saw", "hammer", "pear")
+    rows = [
+        {
+            "query": f"a {word}",
+            "candidates": [{"text": f"the {word}", "label": 2}, {"text": "a file", "label": 0}]
+            + [{"text": "it", "label": 1}] * (number % 2),
+        }
+        for number, word in enumerate(words)
+    ]
+    for part, count in (("train", 4), ("dev", 3)):
+        (folder / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows[:count])))
+
+
 # Datasets by kind: how their files are written, the number of dev examples, the metric.
 FILES = {
     "classifier": ("text_classification", table_of(*"abba"), 3, "accuracy"),
@@ -99,6 +114,7 @@ FILES = {
     "span": ("squad2", write_squad, 4, "f1"),
     "token_classifier": ("token_classification", write_names, 4, "f1"),
     "embedding": ("sts", write_similar, 3, "spearman"),
+    "ranking": ("ranking", write_candidates, 3, "map"),
     "ordinal": ("stars", table_of(3, 0, 1, 2), 3, "accuracy"),
 }
 MORE = {

@@ -1,16 +1,15 @@
 """Embedding of texts with a run, an encoder or an export."""
 
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.graph.signatures import IDS
-from albert_tf.models.checkpoints import EXTRAS, damaged_export, is_saved_model, readable
+from albert_tf.models.checkpoints import EXTRAS, is_saved_model
 from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of
@@ -19,10 +18,9 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.embedding.kind import Embedding
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.features import pack
+from albert_tf.tasks.text_functions import in_batches, load_export
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.progress import Progress
 
-MANY = 1000  # texts, from which progress is shown
 _STEP = 8  # lengths are rounded up to a multiple of this, for few shapes
 # Texts to vectors [N, D], the settings, D, and whether the encoder is untrained.
 Parts = tuple[Callable[[list[str]], tf.Tensor], EmbeddingSettings, int, bool]
@@ -73,16 +71,12 @@ class Embedder:
             raise InputError(f"`batch_size` must be positive. Received: {batch_size}.")
         if not texts:
             return np.zeros([0, self.dimension], np.float32)
-        shows = len(texts) > MANY if show_progress_bar is None else show_progress_bar
-        with Progress("texts", len(texts)) if shows else contextlib.nullcontext() as progress:
-
-            def embed(batch: list[str]) -> np.ndarray:
-                vectors = self._embed([prompt + text for text in batch]).numpy()
-                if progress:
-                    progress.advance(len(batch))
-                return vectors
-
-            return in_batches(embed, texts, batch_size)
+        return in_batches(
+            lambda batch: self._embed([prompt + text for text in batch]).numpy(),
+            texts,
+            batch_size,
+            show_progress_bar,
+        )
 
     def encode(
         self,
@@ -125,28 +119,9 @@ class Embedder:
         return self.encode_query(text).tolist()
 
 
-def in_batches(
-    embed: Callable[[list[str]], np.ndarray], texts: Sequence[str], batch_size: int
-) -> np.ndarray:
-    """Return the vectors of texts, at least one, in their order; a batch has similar lengths."""
-    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-    parts = [
-        embed([texts[row] for row in order[begin : begin + batch_size]])
-        for begin in range(0, len(texts), batch_size)
-    ]
-    vectors: np.ndarray = np.concatenate(parts)
-    return vectors[np.argsort(order)]
-
-
 def _exported(path: str) -> Parts | None:
     """Return the parts of an export of this kind, None if it is of another kind."""
-    import tensorflow_text  # noqa: F401  registers the operations of exports
-
-    with readable(path) as folder:
-        try:
-            loaded = tf.saved_model.load(folder)
-        except Exception as error:  # a damaged file can raise any type
-            raise damaged_export(path, error) from None
+    loaded = load_export(path)
     signature = loaded.signatures.get("serving_default")
     if signature is None or {*signature.structured_outputs} != {Embedding.name}:
         return None

@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.models.checkpoints import EXTRAS, damaged_export, is_saved_model, readable
+from albert_tf.models.checkpoints import EXTRAS, is_saved_model
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.embedding.embedder import in_batches
+from albert_tf.tasks.text_functions import in_batches, load_export
 from finetuning.datasets.embeddings import onnx_teacher
 from finetuning.datasets.embeddings.torch_process import TorchProcess
 
@@ -65,13 +65,7 @@ def _loaded(path: str, batch_size: int) -> Teacher:
 
 def _of_saved_model(path: str) -> Teacher:
     """Return the signature `serving_default`, or the only other one that fits."""
-    import tensorflow_text  # noqa: F401  registers the operations of graphs
-
-    with readable(path) as folder:
-        try:
-            loaded = tf.saved_model.load(folder)
-        except Exception as error:  # a damaged file can raise any type
-            raise damaged_export(path, error) from None
+    loaded = load_export(path)
     signatures: Mapping[str, Any] = loaded.signatures
     fitting = [name for name in signatures if _maps_texts_to_vectors(signatures[name])]
     chosen = [name for name in fitting if name == "serving_default"] or fitting

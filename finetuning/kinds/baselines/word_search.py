@@ -1,4 +1,4 @@
-"""What words alone say of how alike texts are: TF-IDF, and BM25 for searches."""
+"""What words alone say of how alike texts are: TF-IDF, and BM25 for searches and candidates."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +9,8 @@ import numpy as np
 from albert_tf.tasks.embedding.examples import SearchExample
 from albert_tf.tasks.embedding.kind import ranking
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.ranking.examples import RankingExample
+from albert_tf.tasks.ranking.kind import answer
 from finetuning.datasets.dataset import Prediction
 from finetuning.kinds.baselines.text_features import tf_idf
 
@@ -33,6 +35,24 @@ def predictions(examples: Sequence[TextExample]) -> Mapping[str, list[Prediction
     first, second = (vectors([pair[i] for pair in pairs]) for i in (0, 1))
     cosines = np.asarray(first.multiply(second).sum(axis=1)).ravel()
     return {"TF-IDF": [{"score": float(cosine)} for cosine in cosines]}
+
+
+def of_candidates(examples: Sequence[RankingExample]) -> Mapping[str, list[Prediction]]:
+    """Return the predictions of BM25 and TF-IDF for queries with candidates.
+
+    The rarity of words is that in the different candidates of all queries.
+    """
+    texts = dict.fromkeys(text for example in examples for text in example.candidates)
+    number = {text: row for row, text in enumerate(texts)}
+    rows = [[number[text] for text in example.candidates] for example in examples]
+    step, predicted = max(1, _CELLS // len(number)), {}
+    for name, prepare in {"BM25": bm25, "TF-IDF": _tf_idf}.items():
+        scorer, predicted[name] = prepare([*number]), list[Prediction]()
+        for begin in range(0, len(examples), step):
+            scores = scorer([example.query for example in examples[begin : begin + step]])
+            pairs = zip(scores, rows[begin : begin + step], strict=True)
+            predicted[name] += [answer(of_query[columns]) for of_query, columns in pairs]
+    return predicted
 
 
 def _ranked(

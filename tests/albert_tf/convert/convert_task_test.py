@@ -25,6 +25,7 @@ from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.predictor import task_of
+from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.tokens.model import TokenSettings
@@ -38,6 +39,7 @@ SETTINGS = {
     "span": SpanSettings(seq_length=40, query_length=8, doc_stride=7, n_best=3),
     "multiple_choice": MultipleChoiceSettings(seq_length=38, num_choices=3, qa_length=20),
     "token_classifier": TokenSettings(("place", "person"), seq_length=32, doc_stride=7),
+    "ranking": RankingSettings(seq_length=32, num_candidates=4, loss="pointwise"),
 }
 TEXTS = ["the value of the object", "x"]
 HEADS = {  # their names and shapes, with H = 32
@@ -47,6 +49,7 @@ HEADS = {  # their names and shapes, with H = 32
     "span": {"qa_outputs.weight": (2, 32), "qa_outputs.bias": (2,)},
     "multiple_choice": {"classifier.weight": (1, 32), "classifier.bias": (1,)},
     "token_classifier": {"classifier.weight": (5, 32), "classifier.bias": (5,)},
+    "ranking": {"classifier.weight": (1, 32), "classifier.bias": (1,)},
 }
 WITHOUT_POOLER = ("span", "token_classifier")
 
@@ -105,6 +108,9 @@ def test_the_keys_that_transformers_reads(save, tmp_path):
     assert values["id2label"] == {"0": "no", "1": "yes"}
     values = huggingface_task.to_json(SETTINGS["regressor"])
     assert (values["problem_type"], values["id2label"]) == ("regression", {"0": "LABEL_0"})
+    values = huggingface_task.to_json(SETTINGS["ranking"])
+    assert values["problem_type"] == "single_label_classification"
+    assert values["id2label"] == {"0": "LABEL_0"}
     values = huggingface_task.to_json(SETTINGS["span"])
     assert values["architectures"] == ["AlbertForQuestionAnswering"] and "id2label" not in values
     values = huggingface_task.to_json(SETTINGS["multiple_choice"])
@@ -221,6 +227,11 @@ class TestFoldersOfOthers:
                 "task.seq_length=40, task.num_choices=4, task.qa_length=128:",
                 MultipleChoiceSettings(seq_length=40),
             ),
+            (
+                "ranking",
+                "task.seq_length=40, task.num_candidates=16, task.loss=listwise:",
+                RankingSettings(seq_length=40),
+            ),
         ],
     )
     def test_unstated_settings_are_defaults_and_named(
@@ -258,7 +269,7 @@ class TestFoldersOfOthers:
             ),
             (
                 {"problem_type": "regression"},
-                "must be single_.* or regression with 1 label; .*'regression' with 3",
+                "must be single_.* regression with 1 label or single_.*; .*'regression' with 3",
             ),
             (
                 {"architectures": ["AlbertForQuestionAnswering"]},

@@ -25,6 +25,8 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.predictor import load_task_model
+from albert_tf.tasks.ranking.examples import RankingExample
+from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.spans.model import SpanModel, SpanSettings
 from albert_tf.tasks.tokens.model import TokenSettings
@@ -39,6 +41,7 @@ SETTINGS = {
     "span": SpanSettings(seq_length=64, doc_stride=16),
     "multiple_choice": MultipleChoiceSettings(seq_length=64, num_choices=3, qa_length=32),
     "token_classifier": TokenSettings(("place", "person")),
+    "ranking": RankingSettings(),
 }
 # No number with a comma: the tokenizer of transformers 5 lacks ALBERT's rule for those.
 SHORT = "Sentences of one batch have different lengths, so the short ones are padded."
@@ -57,6 +60,7 @@ EXAMPLES = {
         ChoiceExample("What is padded?", SHORT, ("short sentences", "long ones", "nothing")),
     ],
     "token_classifier": [TokenExample(LONG), TokenExample(SHORT)],
+    "ranking": [RankingExample(SHORT, (LONG,)), RankingExample("naïve “quotes”?", ("No.",))],
 }
 TINY = AlbertConfig(
     embedding_size=32,
@@ -201,6 +205,10 @@ def test_theirs_answers_here(size, tokenizer, torch_python, tmp_path):  # noqa: 
         "token_classifier": (
             "AlbertForTokenClassification",
             {"id2label": dict(enumerate(SETTINGS["token_classifier"].tags))},
+        ),
+        "ranking": (
+            "AlbertForSequenceClassification",
+            {"num_labels": 1, "problem_type": "single_label_classification"},
         ),
     }
     tasks = SETTINGS | {"regressor": RegressorSettings()}

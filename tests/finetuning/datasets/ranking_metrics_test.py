@@ -6,7 +6,12 @@ import random
 import numpy as np
 import pytest
 
-from finetuning.datasets.scores.ranking_metrics import METRICS, score_ranking, score_rankings
+from finetuning.datasets.scores.ranking_metrics import (
+    METRICS,
+    OF_LISTS,
+    score_ranking,
+    score_rankings,
+)
 
 LOG3 = math.log2(3)
 
@@ -16,7 +21,7 @@ def test_a_query_by_hand():
     found = score_ranking(["x", "a", "y", "b"], {"a": 3, "b": 1, "c": 2, "x": 0, "y": -1})
     ideal = 3 + 2 / LOG3 + 1 / 2
     assert found["ndcg_at_10"] == pytest.approx((3 / LOG3 + 1 / math.log2(5)) / ideal)
-    assert found["mrr_at_10"] == 1 / 2
+    assert found["mrr_at_10"] == found["mrr"] == 1 / 2
     assert found["map"] == pytest.approx((1 / 2 + 2 / 4) / 3)
     assert found["recall_at_10"] == found["recall_at_100"] == pytest.approx(2 / 3)
 
@@ -25,7 +30,7 @@ def test_documents_behind_the_cut_do_not_count():
     ranking = [str(number) for number in range(200)]
     found = score_ranking(ranking, {"10": 1, "150": 1})
     assert found["ndcg_at_10"] == found["mrr_at_10"] == found["recall_at_10"] == 0
-    assert found["recall_at_100"] == 1 / 2
+    assert found["recall_at_100"] == 1 / 2 and found["mrr"] == 1 / 11
     assert found["map"] == pytest.approx((1 / 11 + 2 / 151) / 2)
 
 
@@ -38,6 +43,7 @@ def test_more_relevant_documents_than_the_cut_holds():
 def test_the_mean_over_queries():
     found = score_rankings([["a"], ["b"]], [{"a": 1}, {"a": 1}])
     assert found == dict.fromkeys(METRICS, 0.5)
+    assert score_rankings([["a"]], [{"a": 1}], OF_LISTS) == dict.fromkeys(OF_LISTS, 1.0)
 
 
 @pytest.mark.slow
@@ -48,6 +54,7 @@ def test_generated_cases_are_scored_as_by_trec_eval():
     names = {
         "ndcg_at_10": "ndcg_cut_10",
         "map": "map",
+        "mrr": "recip_rank",
         "recall_at_10": "recall_10",
         "recall_at_100": "recall_100",
     }

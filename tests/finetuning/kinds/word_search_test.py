@@ -7,9 +7,10 @@ import pytest
 
 from albert_tf.tasks.embedding.examples import Corpus, SearchExample
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.ranking.examples import RankingExample
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
-from finetuning.kinds.baselines.word_search import bm25, predictions
+from finetuning.kinds.baselines.word_search import bm25, of_candidates, predictions
 
 
 def test_bm25_by_hand():
@@ -38,6 +39,20 @@ def test_searches_and_pairs():
     (same, other) = predictions(pairs)["TF-IDF"]
     assert same["score"] == pytest.approx(1) and other["score"] == 0
     assert predictions([TextExample("a")]) == predictions([TextExample("", " ")]) == {}
+
+
+def test_candidates():
+    """Words are as rare as in all different candidates; a query has the scores of its own."""
+    examples = [
+        RankingExample("which tool", ("a red apple", "the tool")),
+        RankingExample("red", ("the tool", "a red apple", "red")),
+    ]
+    found = of_candidates(examples)
+    assert {*found} == {"BM25", "TF-IDF"}
+    for first, second in found.values():
+        assert first["ranking"] == [1, 0] and second["ranking"] == [2, 1, 0]
+    scores = bm25(["a red apple", "the tool", "red"])(["red"])[0]
+    assert found["BM25"][1]["scores"] == pytest.approx([scores[1], scores[0], scores[2]])
 
 
 @pytest.mark.parametrize(

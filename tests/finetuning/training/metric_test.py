@@ -13,6 +13,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.embedding.examples import SearchExample
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.ranking.examples import RankingExample
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Data, Source
 from finetuning.training.config import FinetuneConfig, TrainingConfig
@@ -45,6 +46,10 @@ ANSWERS: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
     "embedding": (
         [SearchExample(text, label=(("x", 1.0),)) for text in "ab"],
         [{"ranking": [["x", 0.9]]}, {"ranking": [["y", 0.9]]}],
+    ),
+    "ranking": (
+        [RankingExample("", ("x", "y"), (1.0, 0.0))] * 2,
+        [{"scores": [0.9, 0.1]}, {"scores": [0.1, 0.9]}],
     ),
     "sts": (
         [TextExample("", "", label) for label in (0.0, 1.0, 2.0)],

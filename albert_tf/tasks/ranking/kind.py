@@ -1,0 +1,93 @@
+"""The kind `ranking`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Outputs
+from albert_tf.tasks.kind import ExportSettings, Kind
+from albert_tf.tasks.ranking.examples import RankingExample
+from albert_tf.tasks.ranking.features import RankingFeatures, featurize
+from albert_tf.tasks.ranking.model import RankingModel, RankingSettings
+from albert_tf.tasks.ranking.module import RankingModule
+from albert_tf.tasks.transformers_head import TransformersHead
+from albert_tf.text.tokenizer import Tokenizer
+
+
+class _Head(TransformersHead[RankingSettings]):
+    """A classifier of pairs with one label, as cross-encoders of sentence-transformers are."""
+
+    def labels(self, task: RankingSettings) -> tuple[str, ...]:
+        """Return their default name."""
+        return ("LABEL_0",)
+
+    def settings_of(self, labels: tuple[str, ...]) -> dict[str, Any]:
+        """Return none: a score has no name."""
+        return {}
+
+
+class Ranking(Kind[RankingSettings]):
+    """A score for each candidate of a query, by which they are ranked."""
+
+    name = "ranking"
+    settings, model, example, features = (
+        RankingSettings,
+        RankingModel,
+        RankingExample,
+        RankingFeatures,
+    )
+    transformers = _Head(
+        "AlbertForSequenceClassification",
+        "classifier",
+        "single_label_classification",
+        range(1, 2),
+        open_settings=("seq_length", "num_candidates", "loss"),
+    )
+
+    def featurize(
+        self, examples: Sequence[RankingExample], tokenizer: Tokenizer, task: RankingSettings
+    ) -> RankingFeatures:
+        """Return the features of queries; see `albert_tf.tasks.ranking.features`."""
+        return featurize(examples, tokenizer, task)
+
+    def decode(
+        self,
+        outputs: np.ndarray,
+        features: RankingFeatures,
+        examples: Sequence[RankingExample],
+        task: RankingSettings,
+    ) -> list[dict[str, Any]]:
+        """Return a dict for each query.
+
+        `scores` are those of its candidates, and `ranking` the indices of the candidates, the best
+        first. `outputs` are scores, of candidates [N] or of queries [N, per_unit].
+        """
+        counts = [len(example.candidates) for example in examples]
+        if outputs.ndim == 2:
+            return [answer(row[:count]) for row, count in zip(outputs, counts, strict=True)]
+        return [answer(scores) for scores in np.split(outputs, np.cumsum(counts)[:-1])]
+
+    def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the mean of the members' scores."""
+        return np.mean(members, axis=0)
+
+    def module(
+        self, model: RankingModel, tokenizer: Tokenizer, values: ExportSettings
+    ) -> RankingModule:
+        """Return the module to save."""
+        return RankingModule(model, tokenizer)
+
+    def onnx_outputs(
+        self, encoder: EncoderGraph, model: RankingModel, values: ExportSettings
+    ) -> Outputs:
+        """Add `scores`, float32 [B], of pairs."""
+        scores = encoder.affine(encoder.pooled(), "head", model.head)
+        return {"scores": (encoder.graph.axes("Squeeze", scores, 1), np.float32, ["B"])}
+
+
+def answer(scores: np.ndarray) -> dict[str, Any]:
+    """Return the prediction of a query; of equal scores, the earlier candidate comes first."""
+    ranking = np.argsort(-scores, kind="stable")
+    return {"scores": scores.tolist(), "ranking": ranking.tolist()}

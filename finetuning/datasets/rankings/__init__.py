@@ -1,0 +1,1 @@
+"""Queries with candidates of known relevance."""
