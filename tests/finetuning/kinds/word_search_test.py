@@ -9,7 +9,8 @@ from albert_tf.tasks.embedding.examples import Corpus, SearchExample
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
-from finetuning.kinds.baselines.word_search import bm25, predictions
+from finetuning.kinds.baselines.bm25 import bm25
+from finetuning.kinds.baselines.word_search import predictions
 
 
 def test_bm25_by_hand():
