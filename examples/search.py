@@ -11,7 +11,8 @@ queries from the terminal or a pipe, a line each. --serve answers on a web page 
 and as JSON at /search?q=...
 
 Words are compared by BM25, vectors by their cosine, and --by=both combines the ranks of the two.
-Above 100,000 passages, vectors are searched by FAISS (extra `search`).
+Above 100,000 passages, vectors are searched by FAISS (extra `search`). To use the command with an
+installed wheel, copy this file.
 """
 
 import contextlib
@@ -22,13 +23,24 @@ import textwrap
 from collections.abc import Iterable
 from typing import Annotated
 
-from albert_tf.runtime import commands
+from albert_tf.runtime import commands, programs
 from albert_tf.runtime.bounds import POSITIVE, at_least, between, one_of
 from albert_tf.runtime.errors import InputError
-from finetuning.searching.indexing import CorpusToIndex, add_to_index
-from finetuning.searching.search_index import SearchIndex, require_model
-from finetuning.searching.searcher import BOTH, METHODS, WORDS, Result, Searcher, marks_of
-from finetuning.searching.web_server import MOST_RESULTS, SearchServer
+
+programs.add_to_path()  # where this file is copied and the wheel installed
+
+from finetuning.searching.indexing import CorpusToIndex, add_to_index  # noqa: E402
+from finetuning.searching.search_index import SearchIndex, require_model  # noqa: E402
+from finetuning.searching.searcher import (  # noqa: E402
+    BOTH,
+    METHODS,
+    WORDS,
+    Result,
+    Searcher,
+    marks_of,
+    require_text,
+)
+from finetuning.searching.web_server import MOST_RESULTS, SearchServer  # noqa: E402
 
 INDEX, ASK = "index", "ask"
 _INDENT, _WIDTH = "   ", 100  # of printed passages
@@ -134,6 +146,8 @@ def _index(options: SearchOptions) -> None:
 
 
 def _ask(options: SearchOptions) -> None:
+    if options.query is not None:
+        require_text(options.query)  # before the model is loaded
     searcher = _searcher(options)
     if options.dry_run:
         print(f"{options.index}: {len(searcher.index):,} passages")

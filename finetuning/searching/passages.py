@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from data.corpora.passage_pairs import is_heading
 from data.corpora.readers import Document
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -34,12 +35,20 @@ class Passage(NamedTuple):
     character: int
 
 
+class _Unit(NamedTuple):
+    """A sentence or a part of one: its characters and the number of its words."""
+
+    begin: int
+    end: int
+    words: int
+
+
 def passages_of(documents: Iterable[Document], max_words: int) -> Iterator[Passage]:
     """Yield the passages of documents, in order.
 
-    A passage has whole sentences, as many as fit into `max_words` words. A longer sentence is
-    divided. The passages of a document contain all of its characters but white space. A document
-    without a sentence, such as a rule, has none.
+    A passage has whole sentences, as many as fit into `max_words` words, but does not end with a
+    heading. A longer sentence is divided. The passages of a document contain all of its characters
+    but white space. A document without a sentence, such as a rule, has none.
     """
     source, number = None, 0
     for document in documents:
@@ -67,26 +76,30 @@ def spans_of(text: str, sentences: Iterable[str], max_words: int) -> list[tuple[
       sentences: its sentences, with other white space than in the text.
       max_words: the most words of a passage. A Chinese or Japanese character counts as a word.
     """
-    spans: list[tuple[int, int]] = []
-    words = 0
-    for begin, end, count in _units(text, _sentence_ends(text, sentences), max_words):
-        if spans and words + count <= max_words:
-            spans[-1] = (spans[-1][0], end)
-            words += count
-        else:
-            spans.append((begin, end))
-            words = count
-    return spans
+    passages: list[list[_Unit]] = [[]]
+    for unit in _units(text, _sentence_ends(text, sentences), max_words):
+        last = passages[-1]
+        if last and sum(each.words for each in last) + unit.words > max_words:
+            passages.append(_heading_of(text, last, max_words - unit.words))
+        passages[-1].append(unit)
+    return [(units[0].begin, units[-1].end) for units in passages if units]
 
 
-def _units(text: str, ends: Iterable[int], max_words: int) -> Iterator[tuple[int, int, int]]:
-    """Yield beginnings, ends and words of sentences, or of the parts of those that are too long."""
+def _heading_of(text: str, units: list[_Unit], max_words: int) -> list[_Unit]:
+    """Remove a heading that a passage ends with, and return it: it belongs to the next one."""
+    last = units[-1]
+    is_last = is_heading(text[last.begin : last.end]) and last.words <= max_words
+    return [units.pop()] if is_last and len(units) > 1 else []
+
+
+def _units(text: str, ends: Iterable[int], max_words: int) -> Iterator[_Unit]:
+    """Yield the sentences of a text, those that are too long in parts."""
     previous = 0
     for end in ends:
         found = [match.span() for match in _WORD.finditer(text, previous, end)]
         for first in range(0, len(found), max_words):
             part = found[first : first + max_words]
-            yield part[0][0], part[-1][1], len(part)
+            yield _Unit(part[0][0], part[-1][1], len(part))
         previous = end
 
 

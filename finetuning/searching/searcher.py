@@ -36,12 +36,14 @@ class Result(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The source, with the line or the document, and the character if there are neither."""
-        passage = self.passage
-        source = shown_path(passage.source)
-        if passage.line:
-            return f"{source}:{passage.line}"
-        return f"{source}, document {passage.document}, character {passage.character:,}"
+        """The source with the line or, if it is unknown, the document and the character."""
+        _, source, document, line, character = self.passage
+        parts = [shown_path(source) + (f":{line}" if line else "")]
+        if not line and document > 1:
+            parts.append(f"document {document:,}")
+        if not line and character:
+            parts.append(f"character {character:,}")
+        return ", ".join(parts)
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as an object of JSON."""
@@ -90,8 +92,7 @@ class Searcher:
         Raises:
           InputError: the query is empty.
         """
-        if not query.strip():
-            raise InputError(f"--query must have text. Received: {query!r}. Ask with some words.")
+        require_text(query)
         if by == WORDS:
             return self._words.ranking(query, count)
         assert self._embed is not None
@@ -111,6 +112,16 @@ class Searcher:
             text = printable(passage.text)
             found.append(Result(rank, score, passage, text, marks_of(text, words)))
         return found
+
+
+def require_text(query: str) -> None:
+    """Check that a query has text.
+
+    Raises:
+      InputError: it is empty.
+    """
+    if not query.strip():
+        raise InputError(f"--query must have text. Received: {query!r}. Ask with some words.")
 
 
 def printable(text: str) -> str:

@@ -22,7 +22,7 @@ BEGINS, ROWS, COUNTS, LENGTHS = (
     f"{name}.npy" for name in ("posting_begins", "posting_rows", "posting_counts", "lengths")
 )
 FILES = (WORDS, BEGINS, ROWS, COUNTS, LENGTHS)
-_COMMON = 0.2  # the share of the passages from which a word is common
+_COMMON, _FEW = 0.2, 20  # a word is common from this share of passages, if they are not few
 
 
 class WordCounter:
@@ -112,9 +112,10 @@ class WordSearch:
     def telling_words(self, query: str) -> set[str]:
         """Return the words of a query that are worth marking in a passage.
 
-        Those that a fifth of all passages have are left out, if there are others.
+        Those that at least 20 and a fifth of all passages have are left out, if there are others.
         """
         words = set(words_of(query))
         rows = {word: sum(len(part.of(word)[0]) for part in self._parts) for word in words}
-        rare = {word for word in words if 0 < rows[word] < _COMMON * self._offsets[-1]}
+        most = max(_FEW, _COMMON * self._offsets[-1])
+        rare = {word for word in words if 0 < rows[word] < most}
         return rare or words

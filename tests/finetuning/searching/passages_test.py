@@ -27,6 +27,18 @@ def test_whole_sentences_as_many_as_fit():
     ]
 
 
+def test_a_heading_stays_with_what_follows():
+    long = "A long sentence of eight words is here."
+    text = f"One two three four.\n\nA heading\n\nFive six seven.\n\nLast\n\n{long}"
+    sentences = Document(text, "a").sentences
+    found = [text[begin:end].split("\n\n") for begin, end in spans_of(text, sentences, 8)]
+    assert found == [
+        ["One two three four."],
+        ["A heading", "Five six seven.", "Last"],  # with it, the next passage would be too long
+        [long],
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
