@@ -62,8 +62,8 @@ def main(options: SearchBenchmarkOptions) -> None:
 
 
 def _measure_scores(options: SearchBenchmarkOptions) -> None:
-    data = DATASETS["embedding"]
-    examples: Any = data.examples(Source(options.data_dir), "test")
+    data: Any = DATASETS["embedding"]
+    examples = data.examples(Source(options.data_dir), "test")
     corpus = examples[0].corpus
     if options.dry_run:
         print(f"{len(examples):,} queries, {len(corpus):,} documents")

@@ -103,28 +103,19 @@ def add_to_index(
       InputError: the corpus cannot be read or has no text, or the index is damaged, has other
         settings, or has files that were changed or removed.
     """
-    if not is_index(path):
-        outputs.require_new(path)
+    index = _index_at(path)
     reader = corpus.reader()
     parts = reader.parts()
-    index = SearchIndex(path) if is_index(path) else None
     files = [IndexedFile.of(name) for _, names in parts for name in names]
-    if index:
-        index.require_unchanged(files)
-    known = {file.path for file in index.files} if index else set()
-    new = [file for file in files if file.path not in known]
-    if index and corpus.kind in _WITHOUT_FILES and 0 < len(new) < len(files):
-        raise InputError(
-            f"--corpus={corpus.corpus} must be all new, because it is read as a whole. Received: "
-            f"{len(new):,} new files of {len(files):,}. Build a new index with another --output."
-        )
+    new = _new_files(index, corpus, files) if index else files
     reader.require_text()
     model = load()
     settings = IndexSettings(model.name, model.fingerprint, model.width, max_words)
     if index:
         index.require_settings(settings)
+    old_files = len(index.files) if index else 0
     if dry_run or not new:
-        return IndexingResult(len(new), len(known), None if dry_run else 0)
+        return IndexingResult(len(new), old_files, None if dry_run else 0)
 
     def passages() -> Iterator[Passage]:
         return passages_of(_documents(reader, corpus, _with_files(parts, new)), max_words)
@@ -135,13 +126,40 @@ def add_to_index(
         return writer.write(passages, model.passages, model.width, corpus.corpus, new)
 
     identity = repr((corpus, settings, new))
-    number = len(index.parts) if index else 0
-    target = os.path.join(path, part_name(number)) if index else path
+    target = os.path.join(path, part_name(len(index.parts))) if index else path
     with outputs.new_folder(target, "--output", identity) as partial:
         count = write(partial if index else os.path.join(partial, part_name(0)))
         if not index:
             settings.write(partial)
-    return IndexingResult(len(new), len(known), count)
+    return IndexingResult(len(new), old_files, count)
+
+
+def _index_at(path: str) -> SearchIndex | None:
+    """Return the index at a path, None for a path where one may be written."""
+    if is_index(path):
+        return SearchIndex(path)
+    outputs.require_new(path)
+    return None
+
+
+def _new_files(
+    index: SearchIndex, corpus: CorpusToIndex, files: Sequence[IndexedFile]
+) -> list[IndexedFile]:
+    """Return the files of a corpus that an index does not have.
+
+    Raises:
+      InputError: some that it has were changed or removed, or a corpus that is read as a whole is
+        new in part.
+    """
+    index.require_unchanged(files)
+    known = {file.path for file in index.files}
+    new = [file for file in files if file.path not in known]
+    if corpus.kind in _WITHOUT_FILES and 0 < len(new) < len(files):
+        raise InputError(
+            f"--corpus={corpus.corpus} must be all new, because it is read as a whole. Received: "
+            f"{len(new):,} new files of {len(files):,}. Build a new index with another --output."
+        )
+    return new
 
 
 def _with_files(parts: Sequence[Part], files: Sequence[IndexedFile]) -> list[Part]:
