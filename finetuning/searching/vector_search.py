@@ -1,8 +1,8 @@
 """Exact search of vectors: by NumPy in blocks or, of many, by FAISS.
 
 Both find the highest inner products of a query's vector with all others, which are float16. At
-200,000 vectors of width 384, FAISS takes a seventeenth of NumPy's time on a CPU, because it
-computes with float16 as it is.
+200,000 vectors of width 384, FAISS takes an eighth of NumPy's time on a CPU, because it converts
+float16 in registers.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ from albert_tf.runtime import extras
 from finetuning.searching.rankings import Ranking, best
 
 MOST_OF_NUMPY = 100_000  # vectors
-_BLOCK_ROWS = 2**13  # in float32 at a time
+_BLOCK_ROWS = 2**9  # in float32 at a time: at width 384, they fit into a core's cache
+_ADDED_ROWS = 2**13
 
 
 class VectorSearch(Protocol):
@@ -42,16 +43,14 @@ class NumpySearch:
 
     def ranking(self, query: np.ndarray, count: int) -> Ranking:
         """Return the `count` best rows; of equal ones, the lower row comes first."""
-        found: Ranking = []
+        scores: np.ndarray = np.empty(sum(map(len, self._parts)), np.float32)
         offset = 0
         for part in self._parts:
             for begin in range(0, len(part), self._block_rows):
                 block: np.ndarray = part[begin : begin + self._block_rows].astype(np.float32)
-                rows = np.arange(offset + begin, offset + begin + len(block))
-                found += best(block @ query, count, rows)
-                found = sorted(found, key=lambda each: (-each[1], each[0]))[:count]
-            offset += len(part)
-        return found
+                scores[offset : offset + len(block)] = block @ query
+                offset += len(block)
+        return best(scores, count)
 
 
 class FaissSearch:
@@ -69,8 +68,8 @@ class FaissSearch:
             width, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
         )
         for part in parts:
-            for begin in range(0, len(part), _BLOCK_ROWS):
-                self._index.add(part[begin : begin + _BLOCK_ROWS].astype(np.float32))
+            for begin in range(0, len(part), _ADDED_ROWS):
+                self._index.add(part[begin : begin + _ADDED_ROWS].astype(np.float32))
 
     def ranking(self, query: np.ndarray, count: int) -> Ranking:
         """Return the `count` best rows; equal ones come in any order."""
