@@ -37,7 +37,7 @@ from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.embeddings.embedding_data import training_pairs
 from finetuning.datasets.embeddings.hard_negatives import Pool, Scorer, hard_negatives, pool_of
 from finetuning.datasets.tables.table_files import FORMATS, open_table
-from finetuning.kinds.baselines.word_search import bm25
+from finetuning.kinds.baselines.bm25 import bm25
 
 _BM25, _MODEL = "bm25", "model"
 

@@ -45,7 +45,7 @@ LAYERS = {
         {"pipeline"},
     ],
     "pretraining": [{"loop"}, {"evaluation", "pjrt", "sweeping"}, {"tpu"}],
-    "finetuning": [{"datasets"}, {"kinds"}, {"reporting"}, {"training"}],
+    "finetuning": [{"datasets"}, {"kinds"}, {"reporting", "searching"}, {"training"}],
 }
 # Worker processes and text tools start without TensorFlow: seconds and hundreds of megabytes each.
 LIGHT = [

@@ -25,6 +25,7 @@ OPTIONS = {
     "benchmarks.data_build": "DataBuildOptions",
     "benchmarks.latency": "LatencyOptions",
     "benchmarks.load": "LoadOptions",
+    "benchmarks.search": "SearchBenchmarkOptions",
     "benchmarks.serving": "ServingOptions",
     "benchmarks.step_time": "StepTimeOptions",
     "benchmarks.tpu_step": "TpuCheckOptions",
@@ -34,6 +35,7 @@ OPTIONS = {
     "data.pairs": "PairsOptions",
     "data.show_records": "ShowRecordsOptions",
     "data.train_tokenizer": "TrainTokenizerOptions",
+    "examples.search": "SearchOptions",
     "finetuning.depth": "DepthOptions",
     "finetuning.distill": "DistillOptions",
     "finetuning.embed": "EmbedOptions",
@@ -51,6 +53,9 @@ OPTIONS = {
     "pretraining.tpu_check": "TpuCheckOptions",
     "pretraining.train": "TrainOptions",
 }
+
+
+POSITIONAL = {"data.show_records": "data", "examples.search": "action"}
 
 
 def options_of(module: str) -> type:
@@ -76,8 +81,7 @@ def test_every_command_parses(page: str):
     for command in commands_of(page):
         words = shlex.split(command)
         if words[1] == "-m" and words[2] in OPTIONS:
-            positional = "data" if words[2] == "data.show_records" else ""
-            options = words[2:], "", words[2], positional
+            options = words[2:], "", words[2], POSITIONAL.get(words[2], "")
             parsed = commands.parse(options_of(words[2]), *options)
             assert isinstance(parsed, options_of(words[2])), command
         elif words[1:3] == ["-m", "pytest"]:

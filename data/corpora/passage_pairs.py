@@ -66,7 +66,7 @@ def headings(sentences: Sequence[str], max_words: int, min_words: int, key: int)
     A heading is a line of at most 12 words that does not end in a punctuation mark, before one
     that is no heading.
     """
-    are_headings = [_is_heading(sentence) for sentence in sentences]
+    are_headings = [is_heading(sentence) for sentence in sentences]
     for place in range(len(sentences) - 1):
         if are_headings[place] and not are_headings[place + 1]:
             end = next((i for i in range(place + 1, len(sentences)) if are_headings[i]), None)
@@ -75,7 +75,8 @@ def headings(sentences: Sequence[str], max_words: int, min_words: int, key: int)
                 yield sentences[place], passage
 
 
-def _is_heading(sentence: str) -> bool:
+def is_heading(sentence: str) -> bool:
+    """Return True if a sentence may be a heading: it is short, and no punctuation mark ends it."""
     return len(sentence.split()) <= _LONGEST_HEADING and not _END.search(sentence)
 
 

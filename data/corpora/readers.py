@@ -36,6 +36,8 @@ class Document:
     text: str  # as read
     source: str  # file, package (python_docs) or dataset (tfds)
     splitter: Callable[[str], Iterable[str]] = sentences_of
+    line: int = dataclasses.field(default=0, compare=False)  # where it begins; 0 if unknown
+    keeps_lines: bool = dataclasses.field(default=False, compare=False)  # breaks are the file's
 
     @functools.cached_property
     def sentences(self) -> tuple[str, ...]:
@@ -71,8 +73,8 @@ def _of_each_file(read: FileReader) -> Callable[[CorpusSource], Iterator[Documen
 
 
 def _read_text(file: TextFile, source: CorpusSource) -> Iterator[Document]:
-    for text in texts_of(file, source.is_boundary):
-        yield Document(text, file.name)
+    for line, text in texts_of(file, source.is_boundary):
+        yield Document(text, file.name, line=line, keeps_lines=True)
 
 
 def _read_markdown(file: TextFile, source: CorpusSource) -> Iterator[Document]:
@@ -93,8 +95,8 @@ def _whole(text: str, file: TextFile) -> Iterator[Document]:
 
 def _read_sentences(source: CorpusSource) -> Iterator[Document]:
     for file in source.text_files():
-        for text in texts_of(file, is_blank):
-            yield Document(text, file.name, _collapsed_lines)
+        for line, text in texts_of(file, is_blank):
+            yield Document(text, file.name, _collapsed_lines, line, keeps_lines=True)
 
 
 def _collapsed_lines(text: str) -> list[str]:
@@ -158,9 +160,9 @@ def _require_closed(name: str, opened: int) -> None:
 
 def _read_jsonl(file: TextFile, source: CorpusSource) -> Iterator[Document]:
     open_text = OpenText(file.name)
-    for text in _json_lines(file, source.text_column, "--text_column"):
+    for line, text in _json_lines(file, source.text_column, "--text_column"):
         for part in open_text.whole(text):
-            yield Document(part, file.name)
+            yield Document(part, file.name, line=line)
 
 
 def _read_tables(source: CorpusSource) -> Iterator[Document]:
@@ -182,7 +184,8 @@ def _read_files(source: CorpusSource) -> Iterator[Document]:
             yield from reader_of(file.name)(file, source)
 
 
-def _json_lines(file: TextFile, key: str, flag: str = "") -> Iterator[str]:
+def _json_lines(file: TextFile, key: str, flag: str = "") -> Iterator[tuple[int, str]]:
+    """Yield the numbers of the lines, from 1, and the text of each."""
     for number, line in file.lines():
         if line := line.strip():
             record = parse_json(line, f"--corpus: {file.name}:{number}", errors=file.errors)
@@ -192,14 +195,14 @@ def _json_lines(file: TextFile, key: str, flag: str = "") -> Iterator[str]:
                     f"--corpus: {file.name}:{number} must be a JSON object with text under "
                     f"`{key}`. Received: {line[:80]!r}.{advice}"
                 )
-            yield record[key]
+            yield number, record[key]
 
 
 def _read_race(source: CorpusSource) -> Iterator[Document]:
     return _passages(
         (passage, file.name)
         for file in source.text_files()
-        for passage in _json_lines(file, "article")
+        for _, passage in _json_lines(file, "article")
     )
 
 

@@ -76,28 +76,56 @@ def is_blank(line: str) -> bool:
     return not line or line.isspace()
 
 
-def texts_of(file: TextFile, is_boundary: Callable[[str], Any]) -> Iterator[str]:
-    """Yield the texts between the boundaries of a file."""
-    text = OpenText(file.name)
+def texts_of(file: TextFile, is_boundary: Callable[[str], Any]) -> Iterator[tuple[int, str]]:
+    """Yield the texts between the boundaries of a file, each with the number of its first line.
+
+    Line breaks at the ends of a text are left out. An empty text may have any number.
+    """
+    text, first, number = OpenText(file.name), 0, 1  # `first` is 0 while the text is empty
     for block in file.blocks():
-        first, *others = _split(block, is_boundary)
-        yield from text.add(first)
-        for other in others:
-            yield text.end().strip("\n")
-            yield from text.add(other)
-    yield text.end().strip("\n")
+        for index, (offset, piece) in enumerate(_split(block, is_boundary)):
+            if index:
+                yield _stripped(first, text.end())
+                first = 0
+            if not first:
+                size, piece = len(piece), piece.lstrip("\n")
+                if not piece:
+                    continue
+                first = number + offset + size - len(piece)
+            for part in text.add(piece):
+                yield first, part
+                first += part.count("\n")
+        number += block.count("\n") + 1
+    yield _stripped(first, text.end())
 
 
-def _split(block: str, is_boundary: Callable[[str], Any]) -> list[str]:
+def _stripped(first: int, text: str) -> tuple[int, str]:
+    """Return a text without the line breaks at its ends, and the number of its first line."""
+    rest = text.lstrip("\n")  # a part of a divided document may begin with one
+    return first + len(text) - len(rest), rest.rstrip("\n")
+
+
+def _split(block: str, is_boundary: Callable[[str], Any]) -> list[tuple[int, str]]:
+    """Return the texts of a block, each with the number of lines before it."""
     if is_boundary is is_blank:
-        return [text.strip("\n") for text in _BLANK_LINES.split(f"\n{block}\n")]
-    texts: list[list[str]] = [[]]
-    for line in block.split("\n"):
+        return _split_at_blank_lines(f"\n{block}\n")
+    texts: list[tuple[int, list[str]]] = [(0, [])]
+    for number, line in enumerate(block.split("\n"), start=1):
         if is_boundary(line):
-            texts.append([])
+            texts.append((number, []))
         else:
-            texts[-1].append(line)
-    return list(map("\n".join, texts))
+            texts[-1][1].append(line)
+    return [(offset, "\n".join(lines)) for offset, lines in texts]
+
+
+def _split_at_blank_lines(block: str) -> list[tuple[int, str]]:
+    """Return the texts of a block that was put between line breaks, as `_split` does."""
+    texts, begin, lines = [], 1, 0
+    for blank in _BLANK_LINES.finditer(block):
+        texts.append((lines, block[begin : blank.start()]))
+        lines += block.count("\n", begin, blank.end())
+        begin = blank.end()
+    return [*texts, (lines, block[begin:-1])]
 
 
 def encodable(text: str) -> str:

@@ -14,6 +14,7 @@ from albert_tf.tasks.predictor import load_predictor
 from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.tokenizer import load_tokenizer
 from data import build, import_records, show_records
+from examples import search
 from finetuning import learning_curve, predict, table
 from finetuning import train as finetune
 from finetuning.reporting import part_scores
@@ -185,6 +186,11 @@ def drawing(at: Place) -> None:
     )
 
 
+def searching(at: Place) -> None:
+    """Search in an index."""
+    search.main(search.SearchOptions("ask", index=at.damaged, query="a line of text", by="words"))
+
+
 def predicting(at: Place) -> None:
     """Load a fine-tuned run."""
     out = f"{at.empty}/new"
@@ -321,6 +327,8 @@ KINDS = {
     "vectors texts.json": Kind(
         "taught/train.vectors/texts.json", (part_of("embedding", "train"),), json_tree
     ),
+    "index": Kind("index/**/*", (searching,)),
+    "index json": Kind("index/**/*.json", (searching,), json_tree),
     "dataset entities": Kind("entities/train.jsonl", reading("token_classification"), json_line),
     **{
         f"input {task}": Kind(f"inputs/{task}.jsonl", (predicting_lines(task),), json_line)

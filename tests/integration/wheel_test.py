@@ -40,7 +40,7 @@ def test_it_holds_all_and_hides_no_module(wheel: pathlib.Path):
     wanted = {path for path in pathlib.Path(pretrained.FOLDER).rglob("*") if path.is_file()}
     assert {path.relative_to(ROOT).as_posix() for path in wanted} <= names
     for package in ("data", "pretraining", "finetuning"):
-        for path in (ROOT / package).rglob("*.py"):
+        for path in [*(ROOT / package).rglob("*.py"), *(ROOT / package).rglob("*.html")]:
             assert f"albert_tf/_programs/{path.relative_to(ROOT).as_posix()}" in names
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import lzma
 import os
+import random
 import subprocess
 import sys
 import zipfile
@@ -13,7 +14,8 @@ import zipfile
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from data.corpora import readers
+from albert_tf.runtime.files.text_files import TextFile
+from data.corpora import readers, texts
 from data.corpora.corpus import (
     Document,
     NumberedCorpus,
@@ -54,6 +56,25 @@ TEXT = "\ufeffTitle\r\n\r\nOne is\r\nwrapped. Two\r\nis not.\r\n\r\n\r\nChapter 
 def test_text_ends_a_document_where_the_boundary_says(tmp_path, boundary, expected):
     write(tmp_path / "a.txt", TEXT)
     assert read(f"text:{tmp_path}/*.txt", boundary) == expected
+
+
+@pytest.mark.parametrize("boundary", ["blank_line", "file", "regex:^==", "regex:^word 7$"])
+@pytest.mark.parametrize("block_bytes", [1, 9, 2**18])
+def test_the_lines_of_documents(tmp_path, monkeypatch, boundary, block_bytes):
+    """Every document stands where it is said to, whatever the blocks and the division."""
+    monkeypatch.setattr(TextFile.blocks, "__defaults__", (block_bytes,))
+    monkeypatch.setattr(texts, "MAX_DOCUMENT_CHARS", 40)
+    rng = random.Random(block_bytes)
+    lines = [rng.choice(["", "", " \t", "==", f"word {i}", f"some words {i}"]) for i in range(300)]
+    path = write(tmp_path / "a.txt", "\n".join(lines))
+    corpus = NumberedCorpus(f"text:{path}", boundary, "strict", None)
+    found = [document for _, document in corpus.documents(corpus.parts())]
+    assert len(found) > 20
+    for document in found:
+        first, *others = document.text.split("\n")
+        assert document.keeps_lines and first in lines[document.line - 1]
+        rest = lines[document.line : document.line + len(others)]
+        assert all(line.startswith(part) for line, part in zip(rest, others, strict=True))
 
 
 def test_files_come_sorted_gzip_or_not_and_a_document_never_crosses_files(tmp_path):

@@ -10,7 +10,8 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.ranking.examples import RankingExample
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
-from finetuning.kinds.baselines.word_search import bm25, of_candidates, predictions
+from finetuning.kinds.baselines.bm25 import bm25
+from finetuning.kinds.baselines.word_search import of_candidates, predictions
 
 
 def test_bm25_by_hand():

@@ -1,0 +1,156 @@
+"""An index: the folder of index.json, its settings, and of one or more parts."""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
+from albert_tf.runtime.files import outputs
+from finetuning.searching.part_files import (
+    IndexedFile,
+    IndexPart,
+    damaged_index,
+    read_checked,
+    with_digest,
+)
+from finetuning.searching.passages import Passage
+
+SETTINGS = "index.json"
+_PART = re.compile(r"part-\d{4,}")
+_SCHEMA = 1
+
+
+class IndexSettings(NamedTuple):
+    """What all parts of an index share.
+
+    Attributes:
+      model: the name or the absolute path of the model of the vectors.
+      fingerprint: a name that changes with its weights, its tokenizer and its settings.
+      width: D, the width of the vectors.
+      max_words: the most words of a passage.
+    """
+
+    model: str
+    fingerprint: str
+    width: int
+    max_words: int
+
+    def write(self, folder: str) -> None:
+        """Write index.json."""
+        values = {"schema": _SCHEMA, **self._asdict()}
+        outputs.write_json(os.path.join(folder, SETTINGS), with_digest(values))
+
+
+class SearchIndex:
+    """An index on disk, whose arrays stay in their files.
+
+    Attributes:
+      path: the folder.
+      settings: what all parts share.
+      parts: the parts, in the order of indexing; the rows of passages follow each other.
+
+    Raises:
+      InputNotFoundError: there is no index at `path`.
+      InputError: the index is damaged.
+    """
+
+    def __init__(self, path: str) -> None:
+        if not is_index(path):
+            raise InputNotFoundError(
+                f"--index must be a folder that `search index` has written. Received: {path!r}, "
+                f"without {SETTINGS} (working directory {os.getcwd()}). Build it with `index "
+                f"--output={path}`."
+            )
+        self.path = path
+        damaged = damaged_index(path)
+        values = read_checked(os.path.join(path, SETTINGS), damaged)
+        if values.get("schema") != _SCHEMA:
+            raise damaged(f"schema {values.get('schema')!r}, where this version has {_SCHEMA}")
+        self.settings = IndexSettings(**{name: values[name] for name in IndexSettings._fields})
+        found = {name for name in os.listdir(path) if _PART.fullmatch(name)}
+        names = [part_name(number) for number in range(max(1, len(found)))]
+        if missing := sorted(set(names) - found):
+            raise damaged(f"no {missing[0]}")
+        self.parts = [IndexPart(os.path.join(path, name)) for name in names]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def files(self) -> list[IndexedFile]:
+        """The files of the corpus."""
+        return [file for part in self.parts for file in part.files]
+
+    def passage(self, row: int) -> Passage:
+        """Return the passage of a row."""
+        for part in self.parts:
+            if row < len(part):
+                return part.passage(row)
+            row -= len(part)
+        raise IndexError(row)
+
+    def require_settings(self, settings: IndexSettings) -> None:
+        """Check that vectors with these settings may be added.
+
+        Raises:
+          InputError: they are of another model, or the passages have another length.
+        """
+        require_model(self, settings.fingerprint, settings.model)
+        if settings.max_words != self.settings.max_words:
+            raise InputError(
+                f"--max_words must be that of the index, {self.settings.max_words}. Received: "
+                f"{settings.max_words}. Pass the same, or another --output."
+            )
+
+    def require_unchanged(self, files: Iterable[IndexedFile]) -> None:
+        """Check that the indexed files are still there, and those of a corpus as they were.
+
+        Raises:
+          InputError: some were removed or changed.
+        """
+        known = {file.path: file for file in self.files}
+        changed = [file.path for file in files if known.get(file.path, file) != file]
+        removed = [path for path in known if not os.path.exists(path)]
+        for paths, verb in ((changed, "have changed"), (removed, "were removed")):
+            if paths:
+                raise InputError(
+                    f"--output={self.path} can only get new files, but of those that it has, these "
+                    f"{verb}: {listed(_relative(paths), 5)}. Put them back as they were, or build "
+                    "a new index with another --output."
+                )
+
+
+def is_index(path: str) -> bool:
+    """Return True if there is an index at a path."""
+    return os.path.isfile(os.path.join(path, SETTINGS))
+
+
+def require_model(index: SearchIndex, fingerprint: str, model: str) -> None:
+    """Check that a model is that of the vectors in an index.
+
+    Raises:
+      InputError: it is another one, or was trained further.
+    """
+    settings = index.settings
+    if fingerprint != settings.fingerprint:
+        raise InputError(
+            f"--model must be the model of the vectors in {index.path!r}, {settings.model!r} with "
+            f"fingerprint {settings.fingerprint}. Received: {model!r} with {fingerprint}. Pass "
+            "that model, or build a new index."
+        )
+
+
+def part_name(number: int) -> str:
+    """Return the name of a part's folder."""
+    return f"part-{number:04d}"
+
+
+def shown_path(path: str) -> str:
+    """Return a path relative to the working directory, if it is below it."""
+    relative = os.path.relpath(path) if os.path.isabs(path) else path
+    return path if relative.startswith("..") else relative
+
+
+def _relative(paths: Sequence[str]) -> list[str]:
+    return [shown_path(path) for path in paths]

@@ -1,0 +1,90 @@
+"""The model of an index: texts to vectors, with the prompts of its settings."""
+
+import dataclasses
+import functools
+import hashlib
+import os
+import sys
+
+import numpy as np
+
+import albert_tf
+from albert_tf.runtime import pretrained
+from albert_tf.runtime.errors import InputError
+
+_SPECIAL = 2  # pieces that a model adds to a text
+_SAMPLE = 200  # passages
+_INPUT_SETTINGS = ("seq_length", "pooling", "projection", "passage_prompt")
+
+
+class SearchModel:
+    """A model for searches.
+
+    Attributes:
+      name: the name of an included model, or the absolute path.
+      fingerprint: 16 hex digits that change with all that determines the vectors of passages.
+      width: D, the width of the vectors.
+
+    Raises:
+      InputNotFoundError: there is no model at `path`.
+      InputError: it makes no vectors, or is damaged.
+    """
+
+    def __init__(self, path: str, batch_size: int = 32) -> None:
+        located = pretrained.locate(path)
+        self.name = path if located != path else os.path.abspath(path)
+        self._embedder = albert_tf.load_embedder(located)
+        self._tokenizer = albert_tf.load_tokenizer(located)
+        self._batch_size, self._located = batch_size, located
+        self._task, self._has_passages = self._embedder.task, False
+        self.width: int = self._embedder.dimension
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """See the class."""
+        from albert_tf.models.checkpoints import weights_fingerprint
+
+        task = dataclasses.asdict(self._task)
+        parts = [weights_fingerprint(self._located), self._tokenizer.fingerprint]
+        parts += [repr(task[name]) for name in _INPUT_SETTINGS]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+    def passages(self, texts: list[str]) -> np.ndarray:
+        """Return the vectors of passages, float32 [N, D]; print how many of the first are cut."""
+        if not self._has_passages:
+            self._has_passages = True
+            sample = texts[:_SAMPLE]
+            cut = sum(self._is_cut(self._task.passage_prompt + text) for text in sample)
+            if cut:
+                print(
+                    f"note: of the first {len(sample)} passages, {cut} are longer than the "
+                    f"{self._task.seq_length} pieces that the model reads: the rest of them is "
+                    "found by words only. A smaller --max_words avoids it.",
+                    file=sys.stderr,
+                )
+        return self._embedder.encode_document(
+            texts, batch_size=self._batch_size, show_progress_bar=False
+        )
+
+    def query(self, text: str) -> np.ndarray:
+        """Return the vector of a query, float32 [D]; print a note if the query is cut.
+
+        Raises:
+          InputError: the vector is not of finite numbers.
+        """
+        if self._is_cut(self._task.query_prompt + text):
+            print(
+                f"note: the query is longer than the {self._task.seq_length} pieces that the model "
+                "reads: the rest of it counts for words only.",
+                file=sys.stderr,
+            )
+        vector = self._embedder.encode_query(text)
+        if not np.isfinite(vector).all():
+            raise InputError(
+                f"--model={self.name} must give vectors of finite numbers. Received: another one, "
+                f"for the query {text[:80]!r}. Pass another model, or --by=words."
+            )
+        return vector
+
+    def _is_cut(self, text: str) -> bool:
+        return len(self._tokenizer.encode(text)) + _SPECIAL > self._task.seq_length

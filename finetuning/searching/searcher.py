@@ -1,0 +1,135 @@
+"""Answers to queries: rankings by words and by vectors, and the passages that they name."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from albert_tf.runtime.errors import InputError
+from finetuning.kinds.baselines.bm25 import WORD
+from finetuning.searching.passages import Passage
+from finetuning.searching.rankings import Ranking, fused
+from finetuning.searching.search_index import SearchIndex, shown_path
+from finetuning.searching.vector_search import MOST_OF_NUMPY, search_of
+from finetuning.searching.word_postings import WordSearch
+
+BOTH, VECTORS, WORDS = METHODS = ("both", "vectors", "words")
+CANDIDATES = 100  # of each ranking, which are fused
+
+
+class Result(NamedTuple):
+    """A passage that was found.
+
+    Attributes:
+      rank: its place among the results, from 1.
+      score: BM25, the cosine or, of both, the sum of reciprocal ranks.
+      passage: the passage.
+      text: its text on one line, without characters that cannot be printed.
+      marks: where words of the query begin and end in `text`.
+    """
+
+    rank: int
+    score: float
+    passage: Passage
+    text: str
+    marks: list[tuple[int, int]]
+
+    @property
+    def place(self) -> str:
+        """The source with the line or, if it is unknown, the document and the character."""
+        _, source, document, line, character = self.passage
+        parts = [shown_path(source) + (f":{line}" if line else "")]
+        if not line and document > 1:
+            parts.append(f"document {document:,}")
+        if not line and character:
+            parts.append(f"character {character:,}")
+        return ", ".join(parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as an object of JSON."""
+        place = self.passage._asdict() | {"source": shown_path(self.passage.source)}
+        del place["text"]
+        return {"rank": self.rank, "score": self.score, **place} | {
+            "text": self.text,
+            "marks": [list(mark) for mark in self.marks],
+        }
+
+
+class Searcher:
+    """Searches in an index.
+
+    Args:
+      index: the index.
+      embed: the function from a query to its vector float32 [D]; None if only words are searched.
+      most_of_numpy: the number of passages above which vectors are searched by FAISS.
+
+    Raises:
+      InputError: FAISS is needed and not installed.
+    """
+
+    def __init__(
+        self,
+        index: SearchIndex,
+        embed: Callable[[str], np.ndarray] | None,
+        most_of_numpy: int = MOST_OF_NUMPY,
+    ) -> None:
+        self.index = index
+        self._embed = embed
+        self._words = WordSearch([part.words for part in index.parts])
+        if embed is not None:
+            self._vectors = search_of([part.vectors for part in index.parts], most_of_numpy)
+
+    def ranking(self, query: str, count: int, by: str = BOTH) -> Ranking:
+        """Return the rows of the best passages with their scores.
+
+        Of both, the first 100 (or `count`, if that is more) of words and of vectors are fused.
+
+        Args:
+          query: the query.
+          count: how many rows to return, if there are as many.
+          by: one of `METHODS`.
+
+        Raises:
+          InputError: the query is empty.
+        """
+        require_text(query)
+        if by == WORDS:
+            return self._words.ranking(query, count)
+        assert self._embed is not None
+        vector = self._embed(query)
+        if by == VECTORS:
+            return self._vectors.ranking(vector, count)
+        depth = max(count, CANDIDATES)
+        both = self._words.ranking(query, depth), self._vectors.ranking(vector, depth)
+        return fused(both)[:count]
+
+    def results(self, query: str, count: int, by: str = BOTH) -> list[Result]:
+        """Return the best passages; the arguments and errors are those of `ranking`."""
+        words = self._words.telling_words(query)
+        found = []
+        for rank, (row, score) in enumerate(self.ranking(query, count, by), start=1):
+            passage = self.index.passage(row)
+            text = printable(passage.text)
+            found.append(Result(rank, score, passage, text, marks_of(text, words)))
+        return found
+
+
+def require_text(query: str) -> None:
+    """Check that a query has text.
+
+    Raises:
+      InputError: it is empty.
+    """
+    if not query.strip():
+        raise InputError(f"--query must have text. Received: {query!r}. Ask with some words.")
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, with U+FFFD in place of control characters."""
+    line = " ".join(text.split())
+    return line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
+
+
+def marks_of(text: str, words: set[str]) -> list[tuple[int, int]]:
+    """Return where words, in lower case, begin and end in a text."""
+    return [found.span() for found in WORD.finditer(text) if found[0].lower() in words]

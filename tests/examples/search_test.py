@@ -1,0 +1,120 @@
+"""`examples.search`: the command from a folder to answers, with a model of random weights."""
+
+import io
+import json
+import pathlib
+import shutil
+import sys
+
+import pytest
+
+from albert_tf.runtime import commands
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from examples.search import SearchOptions, main
+
+NOTES = {
+    "a.txt": "The quick fox jumps.\n\nA lazy dog sleeps in the sun.",
+    "b.md": "# Tea\n\nGreen tea needs water of 80 degrees.",
+    "c.jsonl": json.dumps({"text": "Ships sail on the sea."}),
+    "d.html": "<html><body><p>" + "The winter was long and cold. " * 20 + "</p></body></html>",
+}
+
+
+def run(*arguments: str) -> None:
+    main(commands.parse(SearchOptions, ["search", *arguments], "", "", "action"))
+
+
+@pytest.fixture(scope="module")
+def world(pretrained: str, tmp_path_factory) -> pathlib.Path:
+    """A folder with `notes` and an index of it."""
+    folder = tmp_path_factory.mktemp("search")
+    (folder / "notes").mkdir()
+    for name, text in NOTES.items():
+        (folder / "notes" / name).write_text(text)
+    run("index", f"--corpus=files:{folder}/notes", f"--model={pretrained}", f"--output={folder}/i")
+    return folder
+
+
+def test_answers_in_the_shell(world, capsys, monkeypatch):
+    monkeypatch.chdir(world)
+    run("ask", "--index=i", "--query=lazy DOG?", "--top_k=2")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("1. notes/a.txt:1  0.0")
+    assert lines[1] == "   The quick fox jumps. A lazy dog sleeps in the sun."
+    assert lines[2].startswith("2. notes/")
+    run("ask", "--index=i", "--query=degrees", "--by=words")
+    assert capsys.readouterr().out.startswith("1. notes/b.md  ")
+    run("ask", "--index=i", "--query=zebra", "--by=words")
+    assert capsys.readouterr().out == "No passage has any of these words.\n"
+
+
+def test_the_words_of_the_query_are_bold_on_a_terminal(world, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    run("ask", f"--index={world}/i", "--query=dog sun", "--by=words")
+    assert "lazy \033[1mdog\033[0m sleeps in the \033[1msun\033[0m." in capsys.readouterr().out
+
+
+def test_queries_of_a_pipe(world, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("fox\n\nsea\n"))
+    run("ask", f"--index={world}/i", "--by=words", "--top_k=1")
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if line.startswith("#")] == ["# fox", "# sea"]
+    assert "c.jsonl:1  " in out[4]
+
+
+def test_new_files_are_added(world, pretrained, tmp_path, capsys):
+    for name in ("i", "notes"):
+        shutil.copytree(world / name, tmp_path / name)
+    new = f"--corpus=text:{tmp_path}/notes/*.txt", f"--output={tmp_path}/i"
+    (tmp_path / "notes" / "new.txt").write_text("A zebra.")
+    run("index", *new, f"--model={pretrained}")
+    assert capsys.readouterr().out.endswith("/i: 2 passages of 2 new files; it had 4 files\n")
+    run("ask", f"--index={tmp_path}/i", "--query=zebra", "--by=words")
+    assert "new.txt:1  " in capsys.readouterr().out
+
+
+def test_dry_runs(world, pretrained, capsys, tmp_path):
+    options = f"--corpus=files:{world}/notes", f"--model={pretrained}", "--dry_run"
+    run("index", *options, f"--output={tmp_path}/new")
+    assert capsys.readouterr().out.endswith("can be read: 4 new files\n")
+    assert not (tmp_path / "new").exists()
+    run("ask", f"--index={world}/i", "--dry_run")
+    assert "passages" in capsys.readouterr().out
+
+
+def test_another_model_is_refused(world):
+    with pytest.raises(InputError, match="--model must be the model of the vectors in"):
+        run("ask", f"--index={world}/i", "--model=albert-mini-en", "--query=a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("index", "--corpus=text:*"), "--output is required for `index`"),
+        (("ask",), "--index is required for `ask`"),
+        (("find",), "--action must be one of index, ask. Received: 'find'"),
+        (("ask", "--index=i", "--corpus=text:*"), "--corpus is only for --action=index"),
+        (("ask", "--index=i", "--query=a", "--serve=0"), "--query and --serve exclude each other"),
+        (("ask", "--index=i", "--top_k=0"), r"--top_k must be in \[1, 100\]"),
+        (("ask", "--index=i", "--query= "), "--query must have text. Received: ' '"),
+    ],
+)
+def test_mistakes(world, monkeypatch, arguments, message):
+    monkeypatch.chdir(world)
+    with pytest.raises(InputError, match=message):
+        run(*arguments)
+
+
+def test_no_index(world, monkeypatch):
+    monkeypatch.chdir(world)
+    with pytest.raises(InputNotFoundError, match="'notes', without index.json"):
+        run("ask", "--index=notes", "--query=a")
+
+
+def test_a_busy_port(world):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        with pytest.raises(InputError, match=f"--serve={port} must be a free port"):
+            run("ask", f"--index={world}/i", "--by=words", f"--serve={port}")

@@ -1,0 +1,170 @@
+"""Indexes: built at once or in steps, interrupted, extended, refused."""
+
+import itertools
+import pathlib
+
+import numpy as np
+import pytest
+
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from finetuning.searching.part_files import CONTENTS
+from finetuning.searching.search_index import SearchIndex
+from finetuning.searching.searcher import METHODS, Searcher
+from tests.finetuning.searching.conftest import NOTES, LetterModel, build
+
+QUERIES = ("tea with water", "wind", "fox and dog", "zebra")
+
+
+def passages(path: str) -> list:
+    index = SearchIndex(path)
+    return [index.passage(row) for row in range(len(index))]
+
+
+def answers(path: str) -> list:
+    searcher = Searcher(SearchIndex(path), LetterModel().query)
+    return [
+        [(result.passage, pytest.approx(result.score)) for result in searcher.results(query, 3, by)]
+        for query, by in itertools.product(QUERIES, METHODS)
+    ]
+
+
+def test_an_index_has_all_passages_with_their_places(notes):
+    result = build()
+    assert (result.new_files, result.old_files) == (3, 0)
+    found = passages("index")
+    assert len(found) == result.passages == 8
+    by_source = {name: [p for p in found if p.source.endswith(name)] for name in NOTES}
+    for name, text in NOTES.items():
+        lines = text.split("\n")
+        for passage in by_source[name]:
+            assert text.startswith(passage.text, passage.character)
+            assert passage.text.split("\n")[0] in lines[passage.line - 1]
+    assert SearchIndex("index").parts[0].vectors.dtype == np.float16
+    assert not [p for p in pathlib.Path("index").rglob("*") if "unfinished" in p.name]
+
+
+def test_an_extended_index_equals_one_built_at_once(notes):
+    build("whole")
+    build("steps", "text:notes/b/*.txt")
+    assert len(passages("steps")) == 3
+    result = build("steps", "text:notes/[bc]/*.txt")
+    assert (result.new_files, result.old_files) == (1, 1)
+    result = build("steps")
+    assert (result.new_files, result.old_files) == (1, 2)
+    assert passages("steps") == passages("whole")
+    assert answers("steps") == answers("whole")
+    model = LetterModel()
+    result = build("steps", model=model)
+    assert (result.new_files, result.passages, model.calls) == (0, 0, [])
+    assert len(SearchIndex("steps").parts) == 3
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("fails_at", [0, 1, 2])
+def test_an_interrupted_index_continues(notes, is_new, fails_at):
+    build("whole")
+    if not is_new:
+        build("index", "text:notes/b/*.txt")
+    interrupted, model = LetterModel(fails_at=fails_at), LetterModel()
+    with pytest.raises(KeyboardInterrupt):
+        build(model=interrupted, chunk=2)
+    assert interrupted.calls == [2] * fails_at
+    if is_new:
+        with pytest.raises(InputNotFoundError):
+            SearchIndex("index")
+    else:
+        assert len(passages("index")) == 3  # the old part still answers
+    build(model=model, chunk=2)
+    total = 8 if is_new else 5
+    assert sum(model.calls) == total - 2 * fails_at
+    assert passages("index") == passages("whole") and answers("index") == answers("whole")
+    assert not list(pathlib.Path().glob("**/*.incomplete"))
+
+
+def test_an_interrupted_index_of_other_files_starts_over(notes):
+    with pytest.raises(KeyboardInterrupt):
+        build(model=LetterModel(fails_at=1), chunk=2)
+    (notes / "notes" / "b" / "fox.txt").write_text("Something else.")
+    build(chunk=2)
+    assert passages("index")[0].text == "Something else."
+
+
+def test_a_dry_run_writes_nothing(notes):
+    result = build(dry_run=True)
+    assert (result.new_files, result.passages) == (3, None)
+    assert not pathlib.Path("index").exists()
+
+
+def test_other_settings_are_refused(notes):
+    build()
+    (notes / "notes" / "e.txt").write_text("More.")
+    with pytest.raises(InputError, match="--model must be the model of the vectors in 'index'"):
+        build(model=LetterModel("b"))
+    with pytest.raises(InputError, match=r"--max_words must be that of the index, 8\. Received: 9"):
+        build(max_words=9)
+    assert build().new_files == 1
+
+
+def test_changed_and_removed_files_are_named(notes):
+    build()
+    path = notes / "notes" / "b" / "fox.txt"
+    path.write_text(NOTES["b/fox.txt"] + " ")
+    with pytest.raises(InputError, match=r"have changed: notes/b/fox\.txt\. Put them back"):
+        build()
+    path.unlink()
+    with pytest.raises(InputError, match=r"were removed: notes/b/fox\.txt\. .*another --output"):
+        build("index", "text:notes/c/*.txt")
+
+
+def test_what_is_no_text(notes):
+    (notes / "empty").mkdir()
+    with pytest.raises(InputNotFoundError, match="--corpus: the folder 'empty' has no files"):
+        build(corpus="files:empty")
+    (notes / "empty" / "blank.txt").write_text(" \n***\n")
+    with pytest.raises(InputError, match="--corpus must contain text. Received: 'files:empty'"):
+        build(corpus="files:empty")
+    assert not list(pathlib.Path().glob("index*"))
+    (notes / "index").mkdir()
+    (notes / "index" / "mine").touch()
+    with pytest.raises(InputError, match="--output must name a new or empty folder"):
+        build()
+
+
+def test_sources_without_files_are_indexed_as_a_whole(notes):
+    assert build(corpus="python_docs:json").passages > 3
+    assert {passage.source for passage in passages("index")} == {"json"}
+    assert build(corpus="python_docs:json").new_files == 0
+
+
+@pytest.mark.parametrize("name", [*CONTENTS, "part.json", "../index.json"])
+@pytest.mark.parametrize("change", ["byte", "end", "missing"])
+def test_damage_is_named(notes, name, change):
+    build()
+    path = notes / "index" / "part-0000" / name
+    content = bytearray(path.read_bytes())
+    if change == "missing":
+        path.unlink()
+    elif change == "end":
+        path.write_bytes(content[:-3])
+    else:
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    with pytest.raises(InputError, match="^--index"):
+        SearchIndex("index")
+
+
+def test_a_missing_part_is_named(notes):
+    build("index", "text:notes/b/*.txt")
+    build()
+    (notes / "index" / "part-0000").rename(notes / "elsewhere")
+    with pytest.raises(InputError, match="'index' must be as it was written. Received: no part-0"):
+        SearchIndex("index")
+
+
+def test_a_vector_that_is_no_number(notes):
+    class Broken(LetterModel):
+        def passages(self, texts: list[str]) -> np.ndarray:
+            return np.full((len(texts), 26), np.nan)
+
+    with pytest.raises(InputError, match="--model must give vectors of finite numbers"):
+        build(model=Broken())

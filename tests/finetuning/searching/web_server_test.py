@@ -1,0 +1,104 @@
+"""The page and the JSON of a server: escaped, refused, and for this computer alone."""
+
+import contextlib
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+
+from finetuning.searching.search_index import SearchIndex
+from finetuning.searching.searcher import METHODS, Searcher
+from finetuning.searching.web_server import LONGEST_QUERY, SearchServer
+from tests.finetuning.searching.conftest import LetterModel, build
+
+ATTACK = "<script>alert('storms')</script>\"'&"
+
+
+@pytest.fixture
+def port(notes) -> Iterator[int]:
+    """The port of a server of the notes, one of which is an attack."""
+    (notes / "notes" / "x<img>.txt").write_text(f"Before the {ATTACK} after.\x1b[0m")
+    build()
+    searcher = Searcher(SearchIndex("index"), LetterModel().query)
+    with SearchServer(0, searcher, "both", 3) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def get(port: int, path: str, **headers: str) -> tuple[int, str, http.client.HTTPMessage]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode(), response.headers
+
+
+def test_the_page_escapes_queries_and_passages(port):
+    status, page, headers = get(port, f"/?q={quote(ATTACK)}&by=words")
+    assert status == 200 and headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "<script" not in page.lower() and "<img" not in page and "\x1b" not in page
+    assert "&lt;<mark>script</mark>&gt;" in page and "x&lt;img&gt;.txt:1" in page
+    assert 'value="&lt;script&gt;alert(&#x27;storms&#x27;)&lt;/script&gt;&quot;&#x27;&amp;"' in page
+    assert "<mark>storms</mark>" in page and "\ufffd[0m" in page
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+
+
+def test_the_empty_page(port):
+    for path in ("/", "/?q=", "/?q=%20"):
+        status, page, _ = get(port, path)
+        assert status == 200 and "9 passages of index" in page and "<li>" not in page
+    assert "http" not in page.replace("http-equiv", "")  # no external resources
+
+
+def test_json_has_what_the_searcher_finds(port):
+    status, body, headers = get(port, "/search?q=Ships%20on%20the%20sea")
+    assert status == 200 and headers["Content-Type"] == "application/json"
+    answer = json.loads(body)
+    assert (answer["query"], answer["by"]) == ("Ships on the sea", "both")
+    searcher = Searcher(SearchIndex("index"), LetterModel().query)
+    wanted = [each.as_json() for each in searcher.results("Ships on the sea", 3)]
+    assert answer["results"] == json.loads(json.dumps(wanted))
+    first = answer["results"][0]
+    assert first["source"] == "notes/c/sea.txt" and first["line"] == 1 and first["rank"] == 1
+    marked = [first["text"][begin:end] for begin, end in first["marks"]]
+    assert marked == ["Ships", "on", "the", "sea"]
+
+
+@pytest.mark.parametrize("by", METHODS)
+def test_fields_of_a_request(port, by):
+    answer = json.loads(get(port, f"/search?q=tea&by={by}&top_k=1")[1])
+    assert answer["by"] == by and len(answer["results"]) == 1
+    assert answer["results"][0]["source"] == "notes/d/tea.txt"
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/search?q=", "--query must have text"),
+        ("/search", "--query must have text"),
+        ("/search?q=a&by=magic", "by must be one of both, vectors, words"),
+        ("/search?q=a&top_k=0", "top_k must be from 1 to 100"),
+        ("/search?q=a&top_k=" + "9" * 5000, "top_k must be from 1 to 100"),
+        ("/search?q=a&top_k=%C2%B2", "top_k must be"),
+        (f"/search?q={'a' * (LONGEST_QUERY + 1)}", "q must have at most 2,000 characters"),
+    ],
+)
+def test_refused_requests(port, path, reason):
+    status, body, _ = get(port, path)
+    assert status == 400 and reason in json.loads(body)["error"]
+    if "?q=a" in path:
+        status, page, _ = get(port, path.replace("/search", "/"))
+        assert status == 400 and reason in page
+
+
+def test_other_paths_and_hosts(port):
+    assert get(port, "/../etc/passwd")[0] == get(port, "/favicon.ico")[0] == 404
+    assert get(port, "/search?q=tea", Host="evil.example:80")[0] == 404
+    assert get(port, "/search?q=tea", Host=f"localhost:{port}")[0] == 200
+    assert get(port, "/search?q=tea", Host="localhost")[0] == 200
