@@ -106,7 +106,8 @@ def main(
     run, chosen = open_run(options.run_dir), experiment(options.experiment)
     assignments = [*precision_of(run), *options.set]
     wanted = settings.override(chosen, assignments)  # refuses wrong settings before data is read
-    pjrt = start_pjrt(options, wanted, assignments)
+    is_over = run.is_complete and not options.dry_run
+    pjrt = None if is_over else start_pjrt(options, wanted, assignments)
     records = Mixture.open(options.data, options.skip_corrupt)
     heldout = Records.open(options.heldout) if options.heldout else None
     config = resolve(chosen, assignments, records.manifest, options.device)

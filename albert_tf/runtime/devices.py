@@ -277,15 +277,19 @@ def _local(devices: list) -> tf.distribute.Strategy:
 
 
 def check_tf_config(text: str | None) -> None:
-    """Raise an InputError unless the value of TF_CONFIG has `cluster` and `task`."""
+    """Raise an InputError unless the value of TF_CONFIG has a `cluster` and a `task` of it."""
     try:
-        parts = set(json.loads(text or "{}"))
-    except (ValueError, TypeError):
-        parts = set()
-    if not {"cluster", "task"} <= parts:
+        values = json.loads(text or "{}")
+        cluster, task = values["cluster"], values["task"]
+        addresses = cluster[task["type"]]
+        is_valid = isinstance(addresses[task["index"]], str) and task["index"] >= 0
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        is_valid = False
+    if not is_valid:
         raise InputError(
             "--device=multi_worker needs TF_CONFIG in the environment, a JSON object with "
-            f"`cluster` and `task`. Received: {text!r}."
+            "`cluster`, lists of addresses by type, and `task`, the type and the index of this "
+            f"process. Received: {text!r}."
         )
 
 

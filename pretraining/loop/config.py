@@ -56,14 +56,14 @@ class LoopConfig(Bounded):
       accumulation_steps: the number of parts of a replica's batch that are computed one after the
         other for one update. More parts need less memory and, without dropout, give the same
         loss curve.
-      steps_per_loop: steps inside one `tf.function`. Between loops, training writes metrics and
-        reacts to SIGTERM.
+      steps_per_loop: steps inside one `tf.function`, or between two reports of JAX. Between loops,
+        training writes metrics and reacts to SIGTERM.
       checkpoint_every: in steps; a multiple of `steps_per_loop`.
       export: when to export the encoder to the run's export/STEP: none; last; best, at each
         checkpoint if `evaluation.metric` has improved; or every:N, every N steps (a multiple of
         `checkpoint_every`) and at the end.
       deterministic: use only kernels that give the same bits each time. On a CPU their cost is too
-        small to measure; on a GPU they may be slower, which has not been measured.
+        small to measure; on a GPU they are slower (docs/training.md).
       kernels: auto, the operations that are fastest on the device; or plain, TensorFlow's own.
     """
 

@@ -100,12 +100,12 @@ def load_jax() -> Any:
     """Return the module jax, with 64-bit integers, in which steps are counted.
 
     Raises:
-      InputError: it is not installed.
+      InputError: it is not installed, or not with the jaxlib that it needs.
     """
     try:
         import jax
         import jax.export
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # the latter from another jaxlib
         raise InputError(
             f"--runtime=pjrt needs jax ({error}). Run {extras.install('pjrt')} (for GPUs, the "
             "extra pjrt-gpu; for TPUs, pjrt-tpu), or train with --runtime=tensorflow."

@@ -4,6 +4,8 @@ import contextlib
 import functools
 import json
 import os
+import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +34,8 @@ _DETERMINISTIC = {"xla_gpu_exclude_nondeterministic_ops": True}
 # On a CPU, reductions of YNNPACK are wrong for some shapes (jax 0.10.2; jax-ml/jax 39103), and with
 # several threads not the same in each call (0.11.0; 39741).
 _OPTIONS_OF_CPU = {"xla_cpu_experimental_ynn_fusion_type": ""}
+_ROLES = ("chief", "worker")  # of TF_CONFIG, in the order of the processes
+_REACH_SECONDS = 300.0  # until the first process listens
 
 
 class PjrtRuntime:
@@ -66,6 +70,9 @@ class PjrtRuntime:
         if self.platform != "cpu" and not self._jax.config.jax_compilation_cache_dir:
             # The compiler times kernels to choose among them. A restart must have the same ones.
             self._jax.config.update("jax_compilation_cache_dir", _cache_folder())
+        if deterministic:
+            devices.make_deterministic()  # TensorFlow evaluates
+            tf.random.set_seed(0)  # without one, it would refuse to draw what is replaced later
         self.strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
         check_programs()
         self.replicas, self.parallel_parts = len(self.devices), 1
@@ -233,20 +240,44 @@ def _find(jax: Any, device: str) -> list[Any]:
         ) from None
 
 
+def _await(address: str) -> None:
+    """Wait until a process listens at HOST:PORT: jax would abort if none did in time."""
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + _REACH_SECONDS
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except (OSError, ValueError, OverflowError) as error:
+            if time.monotonic() > end or not isinstance(error, OSError):
+                raise InputError(
+                    f"--device=multi_worker --runtime=pjrt: no process answers at {address}, the "
+                    f"first of TF_CONFIG ({error}). Start it, or correct the address."
+                ) from None
+        time.sleep(1)
+
+
 def _join_processes(jax: Any) -> None:
     """Join the processes that TF_CONFIG lists or, without it, those that jax finds by itself."""
     given: dict[str, Any] = {}
     if text := os.environ.get("TF_CONFIG"):
         devices.check_tf_config(text)
         tf_config = json.loads(text)
-        workers = [*tf_config["cluster"].get("chief", ()), *tf_config["cluster"].get("worker", ())]
-        is_worker = tf_config["task"]["type"] == "worker"
-        offset = len(tf_config["cluster"].get("chief", ())) if is_worker else 0
+        cluster, task = tf_config["cluster"], tf_config["task"]
+        if task["type"] not in _ROLES:
+            raise InputError(
+                "--device=multi_worker --runtime=pjrt: the type of `task` in TF_CONFIG must be "
+                f"{' or '.join(_ROLES)}. Received: {task['type']}."
+            )
+        workers = [address for role in _ROLES for address in cluster.get(role, ())]
+        offset = len(cluster.get("chief", ())) if task["type"] == "worker" else 0
         given = {
             "coordinator_address": workers[0],
             "num_processes": len(workers),
-            "process_id": offset + tf_config["task"]["index"],
+            "process_id": offset + task["index"],
         }
+        if given["process_id"]:
+            _await(workers[0])
     try:
         jax.distributed.initialize(**given)
     except (RuntimeError, ValueError) as error:

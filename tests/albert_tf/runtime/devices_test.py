@@ -67,7 +67,15 @@ def test_tpu_without_the_device():
     assert "--tpu=mine requires --device=tpu. Received: --device=cpu" in mistake("cpu", "mine")
 
 
-@pytest.mark.parametrize("value", [None, "", "{", "[]", "3", '{"cluster": {}}'])
+TF_CONFIGS = [
+    *("", "{", "[]", "3", '{"cluster": {}}', '{"cluster": {}, "task": {}}', '["cluster", "task"]'),
+    '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}',
+    '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}',
+    '{"cluster": ["a:1"], "task": {"type": "worker", "index": 0}}',
+]
+
+
+@pytest.mark.parametrize("value", [None, *TF_CONFIGS])
 def test_multi_worker_needs_tf_config(monkeypatch, value):
     if value is None:
         monkeypatch.delenv("TF_CONFIG", raising=False)

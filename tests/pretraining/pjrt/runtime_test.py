@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from pretraining import train
 from pretraining.loop.train_step import TrainStep
+from pretraining.pjrt import runtime as pjrt_runtime
 from pretraining.pjrt.runtime import PjrtRuntime
 from tests.pretraining.loop.stub_step import fingerprint
 
@@ -192,6 +194,28 @@ def test_bad_options_are_one_line_before_data_is_read(tmp_path: pathlib.Path):
         "`loop.accumulation_steps` must divide the batch of a replica. Received: 3 steps, "
         "16 sequences."
     )
+
+
+def test_processes_that_cannot_join_are_one_line(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+):
+    with socket.socket() as unused:
+        unused.bind(("localhost", 0))
+        address = f"localhost:{unused.getsockname()[1]}"
+    monkeypatch.setattr(pjrt_runtime, "_REACH_SECONDS", 0.0)
+    for role, message in (
+        ("worker", f"no process answers at {address}, the first of TF_CONFIG"),
+        ("ps", "`task` in TF_CONFIG must be chief or worker. Received: ps."),
+    ):
+        cluster = {"chief": [address], "worker": ["localhost:1"], "ps": ["localhost:2"]}
+        values = {"cluster": cluster, "task": {"type": role, "index": 0}}
+        monkeypatch.setenv("TF_CONFIG", json.dumps(values))
+        assert message in refused(tmp_path, device="multi_worker")
+
+
+def test_a_finished_run_needs_no_device(whole: RunDir, tiny_records: str, capsys):
+    run(tiny_records, pathlib.Path(whole.path), "pjrt", device="gpu")
+    assert "is already complete" in capsys.readouterr().out
 
 
 def test_a_jaxlib_that_refuses_the_version_of_a_program_is_one_line(
