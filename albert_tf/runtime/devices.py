@@ -279,17 +279,14 @@ def _local(devices: list) -> tf.distribute.Strategy:
 def check_tf_config(text: str | None) -> None:
     """Raise an InputError unless the value of TF_CONFIG has a `cluster` and a `task` of it."""
     try:
-        values = json.loads(text or "{}")
-        cluster, task = values["cluster"], values["task"]
-        addresses = cluster[task["type"]]
-        is_valid = isinstance(addresses[task["index"]], str) and task["index"] >= 0
+        cluster, task = (json.loads(text or "{}")[name] for name in ("cluster", "task"))
+        is_valid = task["index"] >= 0 and isinstance(cluster[task["type"]][task["index"]], str)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         is_valid = False
     if not is_valid:
         raise InputError(
-            "--device=multi_worker needs TF_CONFIG in the environment, a JSON object with "
-            "`cluster`, lists of addresses by type, and `task`, the type and the index of this "
-            f"process. Received: {text!r}."
+            "--device=multi_worker needs TF_CONFIG in the environment: JSON with `cluster`, lists "
+            f"of addresses by type, and `task`, this process's type and index. Received: {text!r}."
         )
 
 

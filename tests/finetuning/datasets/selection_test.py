@@ -199,8 +199,8 @@ def test_impossible_values(values: dict, words: str):
 
 # Header and row of an own table; others have a text and a number.
 TABLES = {"multiple_choice": ("question\toption_a\toption_b\tlabel\n", "text {}\tx\t0\tA\n")}
-# Read from other files, or made into a search.
-OTHERS = ("token_classification", "embedding")
+# Read from other files, or made into a search or queries to train on.
+OTHERS = ("token_classification", "embedding", "ranking")
 
 
 @pytest.mark.parametrize("name", [name for name in OWN if name not in OTHERS])
