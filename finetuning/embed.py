@@ -15,20 +15,17 @@ command is interrupted, run it again: it continues after the last complete chunk
 
 import dataclasses
 import os
-from collections.abc import Sequence
 from typing import Annotated
-
-import numpy as np
 
 from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
-from albert_tf.training.progress import Progress
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.embeddings.embedding_data import EmbeddingData
 from finetuning.datasets.embeddings.teacher_vectors import TEXTS, VECTORS, digest_of
-from finetuning.datasets.embeddings.teachers import Teacher, load_teacher
+from finetuning.datasets.embeddings.teachers import load_teacher
+from finetuning.datasets.embeddings.vector_file import store_vectors
 
 CHUNK = 4096  # texts between two points from which the command can continue
 _DONE = f"{outputs.MARK}_done"
@@ -73,36 +70,10 @@ def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
     about = {"count": len(texts), "width": width, "sha256": digest_of(texts)}
     about |= {"teacher": os.path.abspath(options.teacher), "prompt": options.prompt}
     with outputs.new_folder(folder, "--data_dir", repr(about)) as partial:
-        _store(teacher, texts, width, partial, chunk)
+        path, done_path = os.path.join(partial, VECTORS), os.path.join(partial, _DONE)
+        store_vectors(path, done_path, texts, teacher, width, chunk, "--teacher")
         outputs.write_json(os.path.join(partial, TEXTS), about)
     print(f"{folder}: {len(texts):,} vectors of width {width}")
-
-
-def _store(teacher: Teacher, texts: Sequence[str], width: int, folder: str, chunk: int) -> None:
-    """Write the vectors to a folder that may hold those of an interrupted call."""
-    path, done_path = os.path.join(folder, VECTORS), os.path.join(folder, _DONE)
-    done = 0
-    if os.path.isfile(done_path):
-        with open(done_path, encoding="ascii") as file:
-            done = int(file.read())
-        vectors = np.lib.format.open_memmap(path, "r+")
-    else:
-        vectors = np.lib.format.open_memmap(path, "w+", np.float16, (len(texts), width))
-    with Progress("texts", len(texts), done) as progress:
-        for begin in range(done, len(texts), chunk):
-            with np.errstate(over="ignore"):  # checked below
-                rows: np.ndarray = teacher(texts[begin : begin + chunk]).astype(np.float16)
-            is_finite = np.isfinite(rows).all(axis=1)
-            if not is_finite.all():
-                row = begin + int(np.argmin(is_finite))
-                raise InputError(
-                    f"--teacher: the vector of text {row:,}, counted from 0, must be of finite "
-                    f"numbers in float16. The text: {texts[row][:80]!r}. Leave it out."
-                )
-            vectors[begin : begin + len(rows)] = rows
-            vectors.flush()
-            outputs.write_bytes(done_path, str(begin + len(rows)).encode())
-            progress.advance(len(rows))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import numpy as np
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.training.progress import Progress
+from finetuning.datasets.embeddings.vector_file import store_vectors
 from finetuning.searching.part_files import (
     PART,
     PLACES,
@@ -98,34 +99,9 @@ class PartWriter:
         outputs.write_json(os.path.join(self._state, _SOURCES), {"sources": [*sources]})
 
     def _write_vectors(self, embed: Embed, width: int) -> None:
-        texts, done = PassageTexts(self._folder), 0
-        path, done_path = (
-            os.path.join(folder, name)
-            for folder, name in ((self._folder, VECTORS), (self._state, _DONE))
-        )
-        if os.path.isfile(done_path):
-            with open(done_path, encoding="ascii") as file:
-                done = int(file.read())
-            vectors = np.lib.format.open_memmap(path, "r+")
-        else:
-            vectors = np.lib.format.open_memmap(path, "w+", np.float16, (len(texts), width))
-        with Progress("passages", len(texts), done) as progress:
-            for begin in range(done, len(texts), self._chunk):
-                end = min(begin + self._chunk, len(texts))
-                batch = [" ".join(texts[row].split()) for row in range(begin, end)]
-                vectors[begin:end] = _finite(embed(batch), batch)
-                vectors.flush()
-                outputs.write_bytes(done_path, str(end).encode())
-                progress.advance(end - begin)
+        def of_lines(texts: list[str]) -> np.ndarray:
+            return embed([" ".join(text.split()) for text in texts])
 
-
-def _finite(vectors: np.ndarray, texts: Sequence[str]) -> np.ndarray:
-    with np.errstate(over="ignore"):  # checked below
-        rows: np.ndarray = vectors.astype(np.float16)
-    is_finite = np.isfinite(rows).all(axis=1)
-    if not is_finite.all():
-        raise InputError(
-            "--model must give vectors of finite numbers in float16. Received: others, for the "
-            f"passage {texts[int(np.argmin(is_finite))][:80]!r}. Pass another model."
-        )
-    return rows
+        path, done_path = os.path.join(self._folder, VECTORS), os.path.join(self._state, _DONE)
+        passages = PassageTexts(self._folder)
+        store_vectors(path, done_path, passages, of_lines, width, self._chunk, "--model")

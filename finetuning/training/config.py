@@ -44,7 +44,7 @@ class TrainingConfig(Bounded):
         by the micro F1. A label with fewer than 5 held-out texts has the common threshold.
       calibrate: choose `task.logit_temperature`, by which the logits are divided, for the lowest
         log loss of the dev examples, or of those of `threshold_share`, so that probabilities are
-        shares of right answers (arXiv 1706.04599). No label changes, except by its threshold.
+        shares of right answers (arXiv 1706.04599). The label of a text that is read whole stays.
       kernels: auto, the operations that are fastest on the device; or plain, TensorFlow's own.
     """
 

@@ -230,16 +230,22 @@ class Finetuner:
 
     def _calibrate(self, model: TaskModel, values: TrainingConfig) -> dict[str, list[Prediction]]:
         """Set the temperature of a model; return predictions for dev by which to judge it."""
-        dev_name, dev = next(iter(self.data.dev.items()))
-        before = {calibration_report.BEFORE: self.scores(model, dev_name, dev, values)[1]}
         name, examples = self._calibrating()
         features = self.features(f"dev {name}", examples, model.task)
         logits = predict(model, features, values.batch_size // values.accumulation_steps)
-        if not self.held_out:
-            fitted = calibration.cross_fitted(model, logits, features, examples)
-            before = {calibration_report.ERROR: fitted, **before}
+        if self.held_out:  # dev has no part in the choice
+            dev = next(iter(self.data.dev.items()))
+            judged = {calibration_report.BEFORE: self.scores(model, *dev, values)[1]}
+        else:
+            decode = KINDS[model.task.kind].decode
+            judged = {
+                calibration_report.ERROR: calibration.cross_fitted(
+                    model, logits, features, examples
+                ),
+                calibration_report.BEFORE: decode(logits, features, examples, model.task),
+            }
         calibration.calibrate(model, logits, features)
-        return before
+        return judged
 
     def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> str:
         """Set the thresholds that are best for the held-out examples; return a sentence on them."""

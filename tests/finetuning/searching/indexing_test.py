@@ -166,5 +166,5 @@ def test_a_vector_that_is_no_number(notes):
         def passages(self, texts: list[str]) -> np.ndarray:
             return np.full((len(texts), 26), np.nan)
 
-    with pytest.raises(InputError, match="--model must give vectors of finite numbers"):
+    with pytest.raises(InputError, match="--model: the vector of text .* finite numbers"):
         build(model=Broken())
