@@ -125,14 +125,14 @@ def main(
     first = None
     if options.init and not latest_in(run.checkpoints_path):
         first = first_weights(options.init, config, records, options.unfinished)
+    if pjrt:
+        pjrt.check_memory(config, records, make_step)
     if options.dry_run:
         for part in (*records.parts, heldout):
             if part and not part.skip_corrupt:
                 part.check_files()
         print(_to_text(run_config))
         return
-    if pjrt:
-        pjrt.check_memory(config, records, make_step)
     if runtime.is_chief:  # only one of several workers writes the run
         begin(run, run_config, records, options.runtime)
         print(summary(config, records, runtime), flush=True)

@@ -26,7 +26,7 @@ _MULTIPLIERS_32 = (0x85EBCA6B, 0xC2B2AE35)
 # One stream per purpose, so that draws for different purposes are independent.
 SHARD_ORDER, RECORD_ORDER, PAIR, NGRAM, TILE, REPLACE, PIECE, DROPOUT, SEGMENTS = range(1, 10)
 PARTNER_SHARD, PARTNER_TIE, PARTNER_PICK, MIXTURE, HALVES, UNIT_ORDER = 101, 102, 104, 105, 106, 107
-CROPS = 108
+CROPS, BATCH_ORDER = 108, 109
 
 
 def stream_key(seed: int, stream: int, epoch: int = 0) -> int:

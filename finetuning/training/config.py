@@ -32,6 +32,8 @@ class TrainingConfig(Bounded):
         for the first encoder layer too. Weights shared with a higher layer are still trained.
       pad_to_longest: pad a batch to its longest example, rounded up to a multiple of 32 pieces,
         instead of to `task.seq_length`. Never on a TPU, which compiles a program for each shape.
+      group_by_length: make batches of examples of similar lengths, so that less of them is padding.
+        It has no use if all are padded to `task.seq_length`.
       accumulation_steps: the number of parts of a replica's batch, which are computed one after the
         other for one update: the same training in less memory.
       class_weights: balanced, to weight the loss of each label by n / (k n_c), for n training
@@ -65,6 +67,7 @@ class TrainingConfig(Bounded):
     metric: str | None = None
     patience: Annotated[int | None, POSITIVE] = None
     pad_to_longest: bool = True
+    group_by_length: bool = False
     accumulation_steps: Annotated[int, POSITIVE] = 1
     class_weights: Annotated[str, one_of("none", "balanced")] = "none"
     threshold_share: Annotated[float, between("[0, 1)")] = 0.0

@@ -78,6 +78,7 @@ def fine_tune(
     values, every = config.training, plan.evaluate_every
     state = FinetuningState(model, metric, values.patience, run)
     best, size, pad = state.best, values.batch_size, not values.pad_to_longest
+    grouped = values.group_by_length
     balanced = values.class_weights == "balanced"
     weights = balanced_weights(train.targets["label"]) if balanced else None
     with (
@@ -89,7 +90,7 @@ def fine_tune(
         while state.step < plan.steps and not best.is_exhausted:
             start, first = time.monotonic(), state.step
             end = min(plan.steps, first - first % every + every)
-            batches = training_batches(train, size, config.seed, first, end, pad)
+            batches = training_batches(train, size, config.seed, first, end, pad, grouped)
             model.fit(
                 batches,
                 steps_per_epoch=end - first,

@@ -158,14 +158,16 @@ def test_killed_at_ten_random_points(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("runtime", [(), PJRT])
 def test_killed_while_evaluating_and_exporting_a_run_on_two_folders(
-    tiny_records: str, tmp_path: pathlib.Path
+    tiny_records: str, tmp_path: pathlib.Path, runtime: tuple[str, ...]
 ):
     second, run, whole = (tmp_path / name for name in ("second", "run", "whole"))
     shutil.copytree(tiny_records, second)
     data, more = (
         f"{tiny_records}:1,{second}:2",
         (
+            *runtime,
             f"--heldout={tiny_records}",
             "--set=evaluation.every=4",
             "--set=loop.export=every:4",
@@ -196,15 +198,16 @@ def test_killed_while_evaluating_and_exporting_a_run_on_two_folders(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("runtime", [(), PJRT])
 def test_sigterm_exits_with_143_and_the_rest_is_bit_equal(
-    tiny_records: str, tmp_path: pathlib.Path
+    tiny_records: str, tmp_path: pathlib.Path, runtime: tuple[str, ...]
 ):
-    finish(start(tiny_records, tmp_path / "whole"))
-    process = start(tiny_records, tmp_path / "run")
+    finish(start(tiny_records, tmp_path / "whole", *runtime))
+    process = start(tiny_records, tmp_path / "run", *runtime)
     wait_for_rows(tmp_path / "run", 3, process)
     process.send_signal(signal.SIGTERM)
     assert "saving after this loop" in finish(process, 143)
-    assert "continuing at step" in finish(start(tiny_records, tmp_path / "run"))
+    assert "continuing at step" in finish(start(tiny_records, tmp_path / "run", *runtime))
     assert_equal(weights(tmp_path / "run"), weights(tmp_path / "whole"))
 
 
@@ -241,11 +244,13 @@ def test_a_full_disk_leaves_the_checkpoint_before(tiny_records: str, tmp_path: p
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("runtime", [(), PJRT])
 def test_two_workers_give_the_curve_of_one_and_one_of_them_exports(
-    tiny_records: str, tmp_path: pathlib.Path
+    tiny_records: str, tmp_path: pathlib.Path, runtime: tuple[str, ...]
 ):
     """On loopback; gradients are added in another order, so losses agree to 1e-4."""
-    still = ("--set=model.hidden_dropout=0.0", "--set=model.attention_dropout=0.0")
+    dropout = ("--set=model.hidden_dropout=0.0", "--set=model.attention_dropout=0.0")
+    still = (*runtime, *dropout)
     finish(start(tiny_records, tmp_path / "one", *still))
     ports = []
     for _ in range(2):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.keyed_random import UNIT_ORDER, order, stream_key
-from finetuning.training.batches import unit_stream
+from finetuning.training.batches import GROUP, unit_stream
 
 SEEDS, EPOCHS, BATCH = range(10), range(3), 32
 SIZES = (100, 1_000, 3_668, 20_000, 67_349, 400_000)
@@ -76,3 +76,54 @@ class TestDistribution:
         assert abs(squares - 1) < 5 * (2 / deviations.size) ** 0.5
         first = deviations[:, :, : min(10, batches)]  # where a sorted table would have one label
         assert abs(first.mean()) < 5 / first.size**0.5
+
+
+class TestGrouped:
+    def epochs(self, lengths: np.ndarray, batch: int, seed: int, count: int = 3) -> np.ndarray:
+        stream = unit_stream(len(lengths), seed, 0, batch, lengths)
+        return next(stream.batch(count * len(lengths)).as_numpy_iterator())
+
+    @pytest.mark.parametrize(("size", "batch"), [(1, 4), (5, 4), (103, 8), (5_003, 7)])
+    def test_each_epoch_has_every_unit_once_from_any_position(self, size: int, batch: int):
+        lengths = np.random.default_rng(0).integers(1, 99, size)
+        flat = self.epochs(lengths, batch, 3)
+        for epoch in flat.reshape(3, size):
+            assert sorted(epoch) == list(range(size))
+        for first in (1, size, 2 * size + size // 2):
+            stream = unit_stream(size, 3, first, batch, lengths).batch(len(flat) - first)
+            np.testing.assert_array_equal(next(stream.as_numpy_iterator()), flat[first:])
+
+    def test_a_batch_spans_a_share_of_the_lengths_of_its_group(self):
+        """Of 64 sorted batches of distinct lengths, each spans about 1 / 64 of the range.
+
+        In a later epoch too, whose batches begin within those of the one before; but not in those
+        that two epochs share.
+        """
+        size, batch = 3 * GROUP * 8 + 3, 8
+        flat = self.epochs(np.arange(size), batch, 0)
+        rows = flat[: len(flat) // batch * batch].reshape(-1, batch)
+        spans = rows.max(1) - rows.min(1)
+        shared = {position // batch for position in (size, 2 * size)}
+        narrow = np.delete(spans, [*shared, size * 3 // batch - 1])
+        assert narrow.mean() < 2 * size / GROUP
+        assert all(spans[place] > 4 * size / GROUP for place in shared)
+
+    def test_long_batches_come_at_any_time(self):
+        """The order of the batches by length is that of a random permutation."""
+        size, batch = 40_000, 32
+        deviations = []
+        for seed in SEEDS:
+            epoch = self.epochs(np.arange(size), batch, seed, 1)
+            means = epoch[: size // batch * batch].reshape(-1, batch).mean(1)
+            ranks = np.argsort(np.argsort(means))
+            deviations.append(correlations(ranks, np.arange(len(ranks))))
+        assert is_normal(np.array(deviations))
+
+    def test_which_units_share_a_batch_differs_from_epoch_to_epoch(self):
+        size, batch = GROUP * 8 * 4, 8
+        flat = self.epochs(np.arange(size) // 40, batch, 0, 2)
+        first, second = (
+            {frozenset(row) for row in epoch.reshape(-1, batch).tolist()}
+            for epoch in flat.reshape(2, size)
+        )
+        assert not first & second

@@ -13,10 +13,11 @@ from scipy.special import log_softmax
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.examples import SpanExample, TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.model import SpanModel, SpanSettings
+from albert_tf.tasks.texts import featurize_texts
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Data, Source
 from finetuning.train import FinetuneOptions, main
@@ -117,6 +118,16 @@ class TestBatches:
             for pad in (False, True)
         ]
         assert widths == [{32}, {64}]
+
+    def test_fewer_batches_are_wide_if_lengths_are_grouped(self, begin, config):
+        """Of 160 units one in eight is long, 20 in all: they fill 3 of the 20 batches."""
+        texts = ["word " * (40 if number % 8 == 0 else 4) for number in range(160)]
+        task = dataclasses.replace(config.task, seq_length=64)
+        examples = [TextExample(text, label=0) for text in texts]
+        mixed = featurize_texts(examples, begin.tokenizer, task)
+        batches = training_batches(mixed, 8, 0, 0, 20, False, group_by_length=True)
+        widths = [batch["input_mask"].shape[1] for batch, _ in batches]
+        assert widths.count(64) == 3 and widths.count(32) == 17
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from pretraining import train
 from pretraining.loop.train_step import TrainStep
+from pretraining.pjrt import program
 from pretraining.pjrt import runtime as pjrt_runtime
 from pretraining.pjrt.runtime import PjrtRuntime
 from tests.pretraining.loop.stub_step import fingerprint
@@ -218,12 +219,17 @@ def test_a_finished_run_needs_no_device(whole: RunDir, tiny_records: str, capsys
     assert "is already complete" in capsys.readouterr().out
 
 
-def test_a_jaxlib_that_refuses_the_version_of_a_program_is_one_line(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("side", ["writer", "reader"])
+def test_a_jaxlib_that_cannot_write_or_read_a_program_is_one_line(
+    side: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ):
     from jax.extend.mlir.dialects import stablehlo
 
-    monkeypatch.setattr(stablehlo, "get_minimum_version", lambda: "99.0.0")
+    if side == "writer":
+        monkeypatch.setattr(stablehlo, "get_minimum_version", lambda: "99.0.0")
+    else:
+        serialize = program._serialize
+        monkeypatch.setattr(program, "_serialize", lambda text: serialize(text)[:-200])
     assert re.fullmatch(
         r"jax [\d.]+ cannot read a program of TensorFlow [\d.]+ \(.+\)\. Run pip install -e "
         r"'\.\[pjrt\]' in the checkout, or train with --runtime=tensorflow\.",
@@ -244,6 +250,14 @@ def test_a_step_that_does_not_fit_the_device_is_one_line_and_no_run(
         str(caught.value),
     )
     assert not (tmp_path / "run").exists()
+
+
+def test_a_dry_run_says_that_a_step_does_not_fit(
+    tiny_records: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(PjrtRuntime, "memory", 10**5)
+    with pytest.raises(InputError, match=r"a step takes 0\.\d\d GB on each cpu"):
+        run(tiny_records, tmp_path / "run", "pjrt", dry_run=True)
 
 
 @pytest.mark.slow
@@ -305,12 +319,12 @@ def test_four_devices_equal_one(tiny_records: str, tmp_path: pathlib.Path):
 @pytest.mark.parametrize(
     ("experiment", "changes"),
     [
-        ("smoke", ("loop.steps=100",)),
+        ("smoke", ("loop.steps=100", "loop.steps_per_loop=1")),
         (
             "albert-mini",
             (
                 "loop.steps=40",
-                "loop.steps_per_loop=10",
+                "loop.steps_per_loop=1",
                 "loop.checkpoint_every=40",
                 "optimizer.warmup_steps=10",
                 "optimizer.decay_steps=8",
@@ -321,6 +335,7 @@ def test_four_devices_equal_one(tiny_records: str, tmp_path: pathlib.Path):
 def test_long_curves_are_tensorflows(
     experiment: str, changes: tuple[str, ...], tiny_records: str, tmp_path: pathlib.Path
 ):
+    """At each step: with one step a loop, no figure is a mean."""
     runs = []
     for runtime in ("pjrt", "tensorflow"):
         given = {"device": "cpu", "runtime": runtime, "set": (*changes, "precision=float32")}
