@@ -263,6 +263,11 @@ def _checked(options: DistillOptions) -> DistillOptions:
 
 
 def _require_teachable(config: FinetuneConfig) -> None:
+    if config.task.is_contrastive:
+        raise InputError(
+            "`task.loss` must be cross_entropy here: the student learns the teacher's outputs. "
+            "Received: contrastive. Leave it out."
+        )
     for key, (value, why) in _REQUIRED.items():
         if (setting := operator.attrgetter(key)(config)) != value:
             raise InputError(
@@ -272,7 +277,7 @@ def _require_teachable(config: FinetuneConfig) -> None:
 
 
 def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
-    """Return the teacher's `task` section, without exit losses, which are not distilled.
+    """Return the teacher's `task` section, without losses that are not distilled.
 
     Raises:
       InputError: the teacher's kind cannot be taught, or the teacher belongs to another task, or
@@ -302,7 +307,8 @@ def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
                 f"--teacher={options.teacher} must have the same {key} as --data_dir. Received: "
                 f"{shortened(teacher_value)}, and {shortened(data_value)} in the data."
             )
-    return task.replace(exit_losses=False) if task.exit_losses else task
+    changes = {"exit_losses": False} if task.exit_losses else {}
+    return task.replace(**changes, **({"loss": "cross_entropy"} if task.is_contrastive else {}))
 
 
 def _with_encoder_of(path: str, config: FinetuneConfig) -> TaskModel:

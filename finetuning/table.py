@@ -56,7 +56,7 @@ from finetuning.datasets.task_folders import task_folder
 from finetuning.reporting import bag_of_words, intact_results, paper_table, part_scores
 from finetuning.reporting.paper_table import BAG_OF_WORDS, Results, name_of, speed_of, write
 from finetuning.reporting.table_runs import find_runs
-from finetuning.training.config import FinetuneConfig
+from finetuning.training.config import RECIPES, FinetuneConfig
 from finetuning.training.keys import require_settings
 
 # Tasks with few training examples, which gain from an MNLI model (paper, section 4.8).
@@ -91,7 +91,7 @@ class TableOptions(commands.CommandOptions):
     baseline: str | None = commands.option(
         "the run that speeds are relative to; by default the first that has one", None, path=True
     )
-    recipe: Annotated[str, one_of("paper", "none")] = commands.option("paper or none", "paper")
+    recipe: Annotated[str, one_of(*RECIPES)] = commands.option("as for finetuning.train", "paper")
     device: str = commands.option("as for finetuning.train", "auto")
     tpu: str | None = commands.option("as for finetuning.train", None)
     dry_run: bool = commands.option("print the fine-tunings, but run none", False)

@@ -30,8 +30,10 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.training.progress import printing_if
 from finetuning.datasets import DATASETS, TRAINED, trained_dataset
 from finetuning.datasets.dataset import Dataset, Reading, source_of
+from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 from finetuning.reporting.intact_results import read_result
+from finetuning.training.config import RECIPES
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
@@ -99,8 +101,10 @@ class FinetuneOptions(commands.CommandOptions):
         "accept a run that has not ended and use its last checkpoint", False
     )
     tokenizer: str | None = commands.option("the vocabulary, if --init has none", None, path=True)
-    recipe: Annotated[str, one_of("paper", "none")] = commands.option(
-        "paper, or none for the project's defaults", "paper"
+    recipe: Annotated[str, one_of(*RECIPES)] = commands.option(
+        "paper; few_labels for a classifier with a handful of texts for each label, which starts "
+        "best from an embedder; or none for the project's defaults",
+        "paper",
     )
     seeds: Annotated[int, POSITIVE] = commands.option(
         "the number of runs; their seeds are `seed`, `seed` + 1, ...", 1
@@ -174,6 +178,12 @@ def recipe_of(task: Dataset, options: FinetuneOptions) -> dict[str, Any]:
     The warm-up is a fraction of the steps, so that it fits any number of them.
     """
     recipe = dict(task.recipe) if options.recipe == "paper" else {}
+    if options.recipe == "few_labels" and not (recipe := dict(FINETUNING[task.kind].few_labels)):
+        kinds = [name for name, kind in FINETUNING.items() if kind.few_labels]
+        raise InputError(
+            f"--recipe=few_labels requires a task of kind {' or '.join(kinds)}. Received: "
+            f"--task={options.task}, of kind {task.kind!r}."
+        )
     if "training.warmup_steps" in recipe:
         warmup = recipe.pop("training.warmup_steps")
         recipe["training.warmup_fraction"] = warmup / recipe["training.steps"]

@@ -210,6 +210,10 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         """Return the argument of `compile(loss=...)`."""
         raise NotImplementedError
 
+    def evaluation_losses(self) -> Any:
+        """Return the loss of the outputs outside training."""
+        return self.training_losses()
+
     def divide_logits(self, temperature: float) -> None:
         """Divide the weights of the head `head`, and so the logits, by a temperature."""
         for weight in self.head.weights:

@@ -20,6 +20,7 @@ class TaskSettings(Bounded):
       pair: True if an example is two texts.
       long_texts: `cut` truncates what is longer than `seq_length`; `mean` and `max` pool windows.
       exit_losses: True to train the head on the output of every layer.
+      is_contrastive: True if in training texts are compared with the others of their batch.
       labels: the names of the logits, if they have any.
       logit_temperature: what the logits of the trained weights are divided by when they are loaded.
     """
@@ -36,6 +37,11 @@ class TaskSettings(Bounded):
     exit_losses: bool = False
     logit_temperature: float = 1.0
     labels: tuple[str, ...]
+
+    @property
+    def is_contrastive(self) -> bool:
+        """False."""
+        return False
 
     @property
     def reads_windows(self) -> bool:

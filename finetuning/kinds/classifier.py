@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.runtime.errors import ConfigError, listed
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets.dataset import Data, Prediction
 from finetuning.datasets.scores.calibration import Confidences
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 from finetuning.kinds.baselines.text_features import features_of
 from finetuning.kinds.cards import mistakes
+from finetuning.kinds.logistic_head import LogisticHead
 from finetuning.kinds.text_kind import TextKind, shown
 
 
@@ -24,6 +27,13 @@ class Classifier(TextKind[ClassifierSettings]):
     kind = KINDS["classifier"]
     has_class_weights = True
     has_temperature = True
+    few_labels = {
+        "task.pooling": "mean",
+        "task.loss": "contrastive",
+        "training.batch_size": 64,
+        "training.epochs": 5.0,
+        "training.learning_rate": 2e-4,
+    }
 
     def constant_answer(self, data: Data) -> tuple[str, Prediction]:
         """Return the most frequent label."""
@@ -50,6 +60,48 @@ class Classifier(TextKind[ClassifierSettings]):
             for prediction, example in zip(predictions, examples, strict=True)
         ]
         return ["## Classes", *mistakes.of_classes(task.labels, rows), *mistakes.worst(rows)]
+
+    def check_training(self, config: Any, train: Features, replicas: int) -> None:
+        """Check that texts of each label can be told from others and be alike, if they should.
+
+        Raises:
+          ConfigError: the loss is `contrastive`, and a label has one training text, or a batch has
+            no two pairs.
+        """
+        task, training = config.task, config.training
+        if not task.is_contrastive:
+            return
+        loss = f"`task.loss` {task.loss}"
+        labels, counts = np.unique(train.targets["label"], return_counts=True)
+        if lonely := [task.labels[label] for label in labels[counts < 2]]:
+            raise ConfigError(
+                f"{loss} needs at least 2 training texts of each label. Received: 1 of "
+                f"{listed(lonely)}. Add some, or set task.loss=cross_entropy."
+            )
+        if (size := training.batch_size // replicas) < 4 or size % 2:
+            raise ConfigError(
+                f"{loss} makes batches of pairs, so `training.batch_size` must be an even number "
+                f"of at least 4 for each replica. Received: {size}."
+            )
+        if training.group_by_length:
+            raise ConfigError(
+                f"{loss} makes batches of pairs of the same label. Received: "
+                "`training.group_by_length` true. Leave it out."
+            )
+
+    def head_solver(
+        self, model: SequenceClassifier, train: Features, batch_size: int
+    ) -> LogisticHead | None:
+        """Return a logistic regression for the loss `contrastive`."""
+        if not model.task.is_contrastive:
+            return None
+        head = LogisticHead(model, train, batch_size)
+        print(
+            f"As it is, the encoder's vectors have a cross-validation accuracy of "
+            f"{head.accuracy:.1%} (logistic regression, C = {head.strength:g})",
+            flush=True,
+        )
+        return head
 
     def confidences(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]

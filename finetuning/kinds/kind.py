@@ -2,7 +2,7 @@
 
 import abc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic
 
 import numpy as np
@@ -38,6 +38,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         student can be trained on the outputs of a teacher.
       has_depths: True if `outputs_of` gives the outputs of its export for the texts of an example.
       has_temperature: True if it has the setting `logit_temperature`; its loss is a log loss.
+      few_labels: the settings of --recipe=few_labels as `key: value`; empty if there is none.
       has_baseline: True if `baseline` is a linear model on features of the words.
     """
 
@@ -52,6 +53,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     student_losses: ClassVar[Sequence[str]] = ()
     has_depths: ClassVar[bool] = False
     has_temperature: ClassVar[bool] = False
+    few_labels: ClassVar[Mapping[str, Any]] = {}
     has_baseline: ClassVar[bool] = False
 
     # A line of `finetuning.predict --input`.
@@ -163,6 +165,18 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     def with_counts(self, task: SettingsT, train: Any) -> SettingsT:
         """Return the settings with what is counted in the training features."""
         return task
+
+    def head_solver(
+        self, model: Any, train: Features, batch_size: int
+    ) -> Callable[[Any], None] | None:
+        """Return what sets the head of a model from the training examples; None if it is trained.
+
+        Args:
+          model: the model with its initial weights.
+          train: the training features.
+          batch_size: units per batch.
+        """
+        return None
 
     def has_thresholds(self, task: SettingsT) -> bool:
         """Return True if models with these settings have thresholds."""

@@ -10,6 +10,8 @@ from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, between, o
 from albert_tf.runtime.devices import PRECISIONS
 from albert_tf.runtime.errors import ConfigError
 
+RECIPES = ("paper", "few_labels", "none")  # of the commands
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(Bounded):

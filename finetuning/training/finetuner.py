@@ -27,6 +27,7 @@ from finetuning.kinds.thresholds import Thresholds
 from finetuning.reporting import calibration_report, card, notes, report
 from finetuning.reporting.intact_results import read_result
 from finetuning.training import calibration
+from finetuning.training.batches import in_pairs
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
 from finetuning.training.fit import Scores, compiled, fine_tune, mean_loss
@@ -124,9 +125,11 @@ class Finetuner:
         with run.locked() if is_chief else contextlib.nullcontext(), writing(run.path):
             if _is_complete(run, self.task.kind):  # by another process, since the first check
                 return
-            evaluate = self._evaluation(config.training)
             with devices.precision_policy(config.training.precision):
-                best_step = fine_tune(model, config, plan, train, evaluate, metric, run)
+                solve = kind.head_solver(model, train, config.training.batch_size)
+                evaluate = self._evaluation(config.training, solve)
+                arrange = in_pairs(train.targets["label"]) if solve else None
+                best_step = fine_tune(model, config, plan, train, evaluate, metric, run, arrange)
             model = self._in_float32(model, config, source)
             self._finish(model, config, run_config, metric, best_step, count, run)
 
@@ -178,9 +181,17 @@ class Finetuner:
             flush=True,
         )
 
-    def _evaluation(self, values: TrainingConfig) -> Callable[[TaskModel], Scores]:
+    def _evaluation(
+        self, values: TrainingConfig, solve: Callable[[TaskModel], None] | None
+    ) -> Callable[[TaskModel], Scores]:
         (name, examples), *_ = self.data.dev.items()
-        return lambda model: self.scores(model, name, examples, values)[0]
+
+        def evaluate(model: TaskModel) -> Scores:
+            if solve:
+                solve(model)
+            return self.scores(model, name, examples, values)[0]
+
+        return evaluate
 
     def features(self, name: str, examples: Sequence[Any], task: Any) -> Features:
         """Return a part's features, made once; print notes on what the model does not see."""
@@ -203,7 +214,7 @@ class Finetuner:
         scores = self.task.score(predictions, examples)
         if "label" in features.targets:
             # One loss per example: in `fit`, a strategy forbids a loss that takes its own mean.
-            losses = model.training_losses().call(
+            losses = model.evaluation_losses().call(
                 tf.constant(features.targets["label"]), tf.constant(model_outputs)
             )
             scores["loss"] = float(np.mean(losses))

@@ -20,7 +20,7 @@ from albert_tf.training.best_weights import BestWeights
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.metrics_log import MetricsLog, writable_run
 from albert_tf.training.progress import Progress
-from finetuning.training.batches import training_batches
+from finetuning.training.batches import Arrange, by_length, training_batches
 from finetuning.training.config import FinetuneConfig, Plan
 from finetuning.training.layer_rates import LayerwiseAdamW, factors_of, freeze
 
@@ -64,13 +64,15 @@ def fine_tune(
     evaluate: Callable[[TaskModel], Scores],
     metric: str,
     run: RunDir,
+    arrange: Arrange | None = None,
 ) -> int:
     """Train a compiled model to the end of its plan or patience; restore and return the best step.
 
     An interrupted run resumes from its last evaluation, with the batches and the dropout that it
     would have had. `evaluate` returns name -> value on the dev examples; `metric` names the value
     that chooses the best weights. Higher is better; of equal values, the one with the lower `loss`,
-    or without a loss the later one. `run` has begun, and the chief holds its lock.
+    or without a loss the later one. `arrange` is that of `training_batches`. `run` has begun, and
+    the chief holds its lock.
 
     Raises:
       InputError: the loss is not finite, or the metric was never a number.
@@ -78,7 +80,7 @@ def fine_tune(
     values, every = config.training, plan.evaluate_every
     state = FinetuningState(model, metric, values.patience, run)
     best, size, pad = state.best, values.batch_size, not values.pad_to_longest
-    grouped = values.group_by_length
+    arrange = by_length(train.unit_lengths, size) if values.group_by_length else arrange
     balanced = values.class_weights == "balanced"
     weights = balanced_weights(train.targets["label"]) if balanced else None
     with (
@@ -90,7 +92,7 @@ def fine_tune(
         while state.step < plan.steps and not best.is_exhausted:
             start, first = time.monotonic(), state.step
             end = min(plan.steps, first - first % every + every)
-            batches = training_batches(train, size, config.seed, first, end, pad, grouped)
+            batches = training_batches(train, size, config.seed, first, end, pad, arrange)
             model.fit(
                 batches,
                 steps_per_epoch=end - first,

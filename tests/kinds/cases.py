@@ -152,6 +152,7 @@ CASES = {
     "classifier": classifier(),
     "classifier of pairs": classifier(pair=True),
     "classifier of long texts": classifier(long_texts="max"),
+    "classifier by contrast": classifier(pooling="mean", loss="contrastive"),
     "multi_label": Case(
         "multi_label",
         MultiLabelSettings(("no", "yes", "maybe"), (0.25, 0.5, 0.75), seq_length=32),

@@ -12,10 +12,22 @@ from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kind import ExportSettings
+from albert_tf.tasks.pooling import onnx_mean, onnx_normalized
 from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.texts import TextKind
 from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
+
+
+class _Head(TransformersHead[ClassifierSettings]):
+    def refusal(self, task: ClassifierSettings) -> str | None:
+        """Return why the class cannot hold a head on the mean, or None for the pooled output."""
+        if task.pooling == "cls":
+            return None
+        return (
+            "transformers has no class whose head reads the mean of the last layer. Received: a "
+            f"run with `task.pooling` {task.pooling}. Serve this one with albert_tf.export"
+        )
 
 
 class Classifier(TextKind[ClassifierSettings]):
@@ -24,7 +36,7 @@ class Classifier(TextKind[ClassifierSettings]):
     name = "classifier"
     options = ("precision", "depths", "patience")
     settings, model = ClassifierSettings, SequenceClassifier
-    transformers = TransformersHead(
+    transformers = _Head(
         "AlbertForSequenceClassification",
         "classifier",
         "single_label_classification",
@@ -64,6 +76,10 @@ class Classifier(TextKind[ClassifierSettings]):
         self, encoder: EncoderGraph, model: SequenceClassifier, values: ExportSettings
     ) -> Outputs:
         """Add `probabilities`, float32 [B, labels]."""
-        logits = encoder.affine(encoder.pooled(), "head", model.head)
+        if model.task.pooling == "cls":
+            pooled = encoder.pooled()
+        else:
+            pooled = onnx_normalized(encoder.graph, onnx_mean(encoder))
+        logits = encoder.affine(pooled, "head", model.head)
         probabilities = encoder.graph.op("Softmax", logits, axis=-1)
         return {"probabilities": (probabilities, np.float32, ["B", len(model.task.labels)])}

@@ -9,11 +9,15 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
-from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import ConfigError
+from albert_tf.tasks.kind import POOLINGS
+from albert_tf.tasks.pooling import mean_of, normalized
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.task_settings import require_labels
 from albert_tf.tasks.texts import TextSettings
+
+_EXCLUDED = -1e9  # a similarity that counts as none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +29,12 @@ class ClassifierSettings(TextSettings):
       exit_losses: train the pooler and the head on the output of every layer, not only the last
         one, so that exports with fewer layers or early exits predict well (arXiv 2006.04152).
       logit_temperature: what the trained logits are divided by; `training.calibrate` chooses it.
+      pooling: what the head reads: `cls`, the encoder's pooled output; or `mean`, the mean of the
+        last layer over the pieces of a text, of length 1, as embeddings have it.
+      loss: `cross_entropy`; or `contrastive`: texts of one label get similar vectors, by
+        `SupervisedContrastive`, and the head is a logistic regression on them, as in SetFit (arXiv
+        2209.11055).
+      contrast_temperature: what cosines are divided by in the loss `contrastive`.
     """
 
     LABEL_DTYPE = np.int32
@@ -34,19 +44,42 @@ class ClassifierSettings(TextSettings):
     labels: tuple[str, ...]
     exit_losses: bool = False
     logit_temperature: Annotated[float, POSITIVE] = 1.0
+    pooling: Annotated[str, one_of(*POOLINGS)] = "cls"
+    loss: Annotated[str, one_of("cross_entropy", "contrastive")] = "cross_entropy"
+    contrast_temperature: Annotated[float, POSITIVE] = 0.1
     kind: str = "classifier"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_labels(self.labels, 2)
+        if self.is_contrastive and self.pooling != "mean":
+            raise ConfigError(
+                "`task.loss` contrastive requires `task.pooling` mean, whose vectors have length "
+                f"1. Received: {self.pooling}."
+            )
+        if self.exit_losses and self.pooling != "cls":
+            raise ConfigError(
+                "`task.exit_losses` requires `task.pooling` cls: a pooler at every layer. "
+                f"Received: {self.pooling}."
+            )
+
+    @property
+    def is_contrastive(self) -> bool:
+        """True if vectors are trained by contrast, and the head is a logistic regression."""
+        return self.loss == "contrastive"
+
+    def head(self) -> tuple:
+        """Return what a trained head depends on."""
+        return *super().head(), self.pooling
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SequenceClassifier(TaskModel):
-    """A classifier: pooled_output -> dropout -> dense (BERT section 4.1).
+    """A classifier: pooled output or mean -> dropout -> dense (BERT section 4.1).
 
     Inputs: the encoder's dict of int32 [B, S]. Output: logits float32 [B, number of labels]; in
-    training with `task.exit_losses` the logits of every layer, [B, layers, number of labels].
+    training with `task.exit_losses` the logits of every layer, [B, layers, number of labels], and
+    with the loss `contrastive` the vectors of length 1, [B, H].
     """
 
     task_class = ClassifierSettings
@@ -59,6 +92,7 @@ class SequenceClassifier(TaskModel):
     ) -> None:
         super().__init__(encoder, task, **kwargs)
         self.head = head_dense(len(task.labels), "head")
+        self.has_batch_loss = task.is_contrastive
         config = getattr(encoder, "config", None)
         if task.exit_losses and (config is None or config.rematerialize):
             raise ConfigError(
@@ -68,18 +102,80 @@ class SequenceClassifier(TaskModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the logits; see the class for shapes."""
-        outputs, key = self.encode(inputs, training, pooled_only=True)
-        pooled = outputs["pooled_output"]
+        if self.task.pooling == "mean":
+            outputs, key = self.encode(inputs, training)
+            pooled = self.mean(outputs["sequence_output"], inputs["input_mask"])
+            if training and self.task.is_contrastive:
+                return pooled
+        else:
+            outputs, key = self.encode(inputs, training, pooled_only=True)
+            pooled = outputs["pooled_output"]
         if training and self.task.exit_losses:
             layers = outputs["encoder_outputs"]
             pooled = tf.stack([self.encoder.pool(layer) for layer in layers], axis=1)  # [B, L, H]
         return self.head(common.dropout(pooled, self.task.dropout, key))
 
+    @staticmethod
+    def mean(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Return the means [B, H] of [B, S, H] where the mask [B, S] is 1, of length 1."""
+        return normalized(mean_of(hidden, mask))
+
     def training_losses(self) -> tf_keras.losses.Loss:
         """Return the argument of `compile(loss=...)`."""
+        if self.task.is_contrastive:
+            return SupervisedContrastive(self.task.contrast_temperature)
         if self.task.exit_losses:
             return ExitCrossEntropy()
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def evaluation_losses(self) -> tf_keras.losses.Loss:
+        """Return the loss of logits outside training."""
+        return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+class TextVectors(tf_keras.Model):
+    """The vectors of length 1 that the head of a classifier reads, float32 [B, H]."""
+
+    def __init__(self, classifier: SequenceClassifier) -> None:
+        super().__init__()
+        self._classifier = classifier
+
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """Return the vectors."""
+        outputs, _ = self._classifier.encode(inputs, False)
+        return self._classifier.mean(outputs["sequence_output"], inputs["input_mask"])
+
+
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class SupervisedContrastive(tf_keras.losses.Loss):
+    """The supervised contrastive loss (arXiv 2004.11362, equation 2).
+
+    The loss of a text is the mean, over the others of its label in the batch, of the cross-entropy
+    of the softmax over cosine / temperature to all others; 0 for the only text of its label.
+
+    `y_true`: labels, int [B]. `y_pred`: vectors of length 1, [B, D]. Loss: [B].
+    """
+
+    def __init__(
+        self, temperature: float, name: str = "supervised_contrastive", **kwargs: Any
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.temperature = temperature
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return super().get_config() | {"temperature": self.temperature}
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each text."""
+        labels, vectors = tf.reshape(y_true, [-1]), tf.cast(y_pred, tf.float32)
+        itself = tf.eye(tf.size(labels), dtype=tf.bool)
+        logits = tf.matmul(vectors, vectors, transpose_b=True) / self.temperature
+        logits = tf.nn.log_softmax(tf.where(itself, _EXCLUDED, logits))
+        is_alike = tf.equal(labels[:, tf.newaxis], labels[tf.newaxis]) & ~itself
+        alike = tf.cast(is_alike, tf.float32)
+        total = tf.reduce_sum(tf.where(is_alike, -logits, 0.0), axis=1)
+        return tf.math.divide_no_nan(total, tf.reduce_sum(alike, axis=1))
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")

@@ -36,7 +36,8 @@ class ClassifierModule(TaskTextModule):
       patience: 0 for no signature early_exit.
 
     Raises:
-      InputError: `patience` is set for a task whose `long_texts` is not `cut`.
+      InputError: `patience` is set for a task whose `long_texts` is not `cut`, or whose `pooling`
+        is not `cls`.
     """
 
     def __init__(
@@ -47,18 +48,32 @@ class ClassifierModule(TaskTextModule):
         patience: int = 0,
     ) -> None:
         super().__init__(model, tokenizer, [len(model.task.labels)], depths)
+        if patience and model.task.pooling != "cls":
+            raise InputError(
+                "--patience must be 0 for a run whose head does not read the encoder's pooled "
+                f"output (task.pooling={model.task.pooling}). Received: {patience}."
+            )
         if patience and model.task.long_texts != "cut":
             raise InputError(
                 "--patience must be 0 for a run that reads long texts in windows "
                 f"(task.long_texts={model.task.long_texts}). Received: {patience}."
             )
-        self._head = untracked(model.head)
+        self._head, self._pooling, self._mean = (
+            untracked(model.head),
+            model.task.pooling,
+            model.mean,
+        )
         self._labels = tf.constant(model.task.labels)
         self._leave_early = EarlyExit(model, patience) if patience else None
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         """Return the probabilities, float32 [n, C], using `depth` layers, or all if None."""
-        return tf.nn.softmax(self._head(self.pooled_output(inputs, depth)))
+        if self._pooling == "cls":
+            pooled = self.pooled_output(inputs, depth)
+        else:
+            hidden = self._encode(inputs, num_layers=depth)["sequence_output"]
+            pooled = self._mean(hidden, inputs["input_mask"])
+        return tf.nn.softmax(self._head(pooled))
 
     def pool(self, values: tf.Tensor, text: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         """Return probabilities, whose sum is no longer 1 after `max`."""

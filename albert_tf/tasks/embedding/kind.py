@@ -19,6 +19,7 @@ from albert_tf.tasks.embedding.sentence_transformers import SentenceTransformers
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kind import ExportSettings, Kind
+from albert_tf.tasks.pooling import onnx_mean, onnx_normalized
 from albert_tf.text.tokenizer import Tokenizer
 
 RANKED = 100  # documents of a prediction
@@ -90,22 +91,12 @@ class Embedding(Kind[EmbeddingSettings]):
         self, encoder: EncoderGraph, model: EmbeddingModel, values: ExportSettings
     ) -> Outputs:
         """Add `embedding`, float32 [B, D]."""
-        graph, task = encoder.graph, _pooled(model, values).task
-        if task.pooling == "cls":
-            vectors = encoder.pooled()
-        else:
-            mask = graph.axes("Unsqueeze", graph.op("Cast", "input_mask", to=1), 2)
-            total = graph.op("Mul", mask, encoder.sequence_output())
-            total = graph.axes("ReduceSum", total, 1, keepdims=0)
-            count = graph.axes("ReduceSum", mask, 1, keepdims=0)
-            vectors = graph.op(
-                "Div", total, graph.op("Max", count, graph.constant(1.0, np.float32))
-            )
+        pooling = _pooled(model, values).task.pooling
+        vectors = encoder.pooled() if pooling == "cls" else onnx_mean(encoder)
         if model.head is not None:
             vectors = encoder.affine(vectors, "head", model.head)
-        length = graph.axes("ReduceL2", vectors, 1, keepdims=1)
-        length = graph.op("Max", length, graph.constant(1e-6, np.float32))
-        return {"embedding": (graph.op("Div", vectors, length), np.float32, ["B", model.dimension])}
+        vectors = onnx_normalized(encoder.graph, vectors)
+        return {"embedding": (vectors, np.float32, ["B", model.dimension])}
 
 
 def ranking(ids: Sequence[str], scores: np.ndarray) -> list[list[Any]]:

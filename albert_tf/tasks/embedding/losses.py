@@ -9,13 +9,9 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.tasks.pooling import normalized
+
 _EXCLUDED = -1e9  # a similarity that counts as none
-_TINY = 1e-12
-
-
-def normalized(vectors: tf.Tensor) -> tf.Tensor:
-    """Return the vectors [..., D] with length 1; a vector of zeros stays one."""
-    return tf.math.l2_normalize(vectors, axis=-1, epsilon=_TINY)
 
 
 class _Tempered(tf_keras.losses.Loss):

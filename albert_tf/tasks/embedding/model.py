@@ -22,6 +22,7 @@ from albert_tf.runtime.bounds import (
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.embedding import losses
 from albert_tf.tasks.kind import POOLINGS
+from albert_tf.tasks.pooling import mean_of, normalized
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.task_settings import TaskSettings
 
@@ -135,7 +136,7 @@ class EmbeddingModel(TaskModel):
         outputs, key = self.encode(inputs, training, pooled_only=self.task.pooling == "cls")
         vectors = self.projected(outputs, inputs["input_mask"], key)
         is_raw = training and self.task.loss == "teacher_squared"
-        return vectors if is_raw else losses.normalized(vectors)
+        return vectors if is_raw else normalized(vectors)
 
     def projected(
         self,
@@ -160,10 +161,3 @@ class EmbeddingModel(TaskModel):
     def training_losses(self) -> tf_keras.losses.Loss:
         """Return the argument of `compile(loss=...)`."""
         return LOSSES[self.task.loss](self.task)
-
-
-def mean_of(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Return the mean of [B, S, H] over the positions with the mask [B, S] 1, 0 without any."""
-    visible = tf.expand_dims(tf.cast(mask, tf.float32), 2)  # [B, S, 1]
-    total = tf.reduce_sum(visible * hidden, axis=1)
-    return total / tf.maximum(tf.reduce_sum(visible, axis=1), 1.0)

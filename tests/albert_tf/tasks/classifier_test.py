@@ -11,7 +11,12 @@ import tf_keras
 import albert_tf
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
+from albert_tf.tasks.classifier.model import (
+    ClassifierSettings,
+    SequenceClassifier,
+    SupervisedContrastive,
+    TextVectors,
+)
 from albert_tf.tasks.features import Features, TextFeatures, concatenate, pack
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
@@ -219,3 +224,60 @@ class TestExitLosses:
         task = ClassifierSettings(("no", "yes"), exit_losses=True)
         with pytest.raises(ConfigError, match=r"`task.exit_losses` needs.*rematerialize=false"):
             SequenceClassifier(AlbertEncoder(tiny.replace(rematerialize=True)), task)
+
+
+class TestContrast:
+    def test_the_loss_by_hand(self):
+        """Two of label 0 at 60 degrees, one of label 1 opposite of the first, temperature 1/2.
+
+        The first has cosine 1/2 with its partner and -1 with the other; its partner 1/2 and -1/2.
+        """
+        vectors = tf.constant([[1, 0], [0.5, 3**0.5 / 2], [-1, 0]], tf.float32)
+        loss = SupervisedContrastive(0.5).call(tf.constant([0, 0, 1]), vectors).numpy()
+        first = np.log(np.exp(1) + np.exp(-2)) - 1
+        second = np.log(np.exp(1) + np.exp(-1)) - 1
+        np.testing.assert_allclose(loss, [first, second, 0], rtol=1e-5)
+
+    def test_it_is_equation_2(self):
+        rng = np.random.default_rng(0)
+        labels = rng.integers(0, 3, 12)
+        vectors = rng.normal(size=(12, 5))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        expected = []
+        for i in range(12):
+            others = [a for a in range(12) if a != i]
+            terms = {a: np.exp(vectors[i] @ vectors[a] / 0.1) for a in others}
+            alike = [a for a in others if labels[a] == labels[i]]
+            logs = [np.log(terms[p] / sum(terms.values())) for p in alike]
+            expected.append(-np.mean(logs) if alike else 0)
+        loss = SupervisedContrastive(0.1).call(labels, tf.constant(vectors, tf.float32))
+        np.testing.assert_allclose(loss, expected, rtol=1e-4)
+
+    def test_the_head_reads_the_mean_of_length_1(self, tiny):
+        task = TASK.replace(pooling="mean")
+        model = SequenceClassifier(AlbertEncoder(tiny), task).create_weights()
+        inputs = {k: v[:2] for k, v in padded([[7, 8], [9] * 9], None, 12).items()}
+        hidden = model.encoder(inputs)["sequence_output"].numpy()
+        mean = np.stack([hidden[0, :4].mean(0), hidden[1, :11].mean(0)])
+        mean /= np.linalg.norm(mean, axis=1, keepdims=True)
+        kernel, bias = model.head.get_weights()
+        np.testing.assert_allclose(model(inputs), mean @ kernel + bias, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(TextVectors(model)(inputs), mean, rtol=1e-4, atol=1e-6)
+
+    def test_in_training_the_vectors_come_out(self, tiny):
+        task = TASK.replace(pooling="mean", loss="contrastive")
+        model = SequenceClassifier(AlbertEncoder(tiny), task).create_weights()
+        inputs = padded([[7, 8], [9] * 9], None, 12)
+        lengths = np.linalg.norm(model(inputs, training=True), axis=1)
+        np.testing.assert_allclose(lengths, 1, rtol=1e-5)
+        assert model(inputs).shape == (2, 3)
+
+    def test_settings_that_do_not_go_together(self):
+        with pytest.raises(ConfigError, match="`task.loss` contrastive requires `task.pooling` me"):
+            TASK.replace(loss="contrastive")
+        with pytest.raises(ConfigError, match="`task.exit_losses` requires `task.pooling` cls"):
+            TASK.replace(pooling="mean", exit_losses=True)
+
+    def test_another_pooling_needs_another_head(self):
+        assert TASK.head() != TASK.replace(pooling="mean").head()
+        assert TASK.head() == TASK.replace(seq_length=8).head()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.keyed_random import UNIT_ORDER, order, stream_key
-from finetuning.training.batches import GROUP, unit_stream
+from finetuning.training.batches import GROUP, by_length, in_pairs, unit_stream
 
 SEEDS, EPOCHS, BATCH = range(10), range(3), 32
 SIZES = (100, 1_000, 3_668, 20_000, 67_349, 400_000)
@@ -78,9 +78,9 @@ class TestDistribution:
         assert abs(first.mean()) < 5 / first.size**0.5
 
 
-class TestGrouped:
+class TestByLength:
     def epochs(self, lengths: np.ndarray, batch: int, seed: int, count: int = 3) -> np.ndarray:
-        stream = unit_stream(len(lengths), seed, 0, batch, lengths)
+        stream = unit_stream(len(lengths), seed, 0, by_length(lengths, batch))
         return next(stream.batch(count * len(lengths)).as_numpy_iterator())
 
     @pytest.mark.parametrize(("size", "batch"), [(1, 4), (5, 4), (103, 8), (5_003, 7)])
@@ -90,7 +90,8 @@ class TestGrouped:
         for epoch in flat.reshape(3, size):
             assert sorted(epoch) == list(range(size))
         for first in (1, size, 2 * size + size // 2):
-            stream = unit_stream(size, 3, first, batch, lengths).batch(len(flat) - first)
+            stream = unit_stream(size, 3, first, by_length(lengths, batch))
+            stream = stream.batch(len(flat) - first)
             np.testing.assert_array_equal(next(stream.as_numpy_iterator()), flat[first:])
 
     def test_a_batch_spans_a_share_of_the_lengths_of_its_group(self):
@@ -127,3 +128,26 @@ class TestGrouped:
             for epoch in flat.reshape(2, size)
         )
         assert not first & second
+
+
+class TestInPairs:
+    @pytest.mark.parametrize(("each", "classes"), [(2, 1), (8, 7), (5, 4)])
+    def test_units_of_a_label_are_side_by_side(self, each: int, classes: int):
+        """In two epochs; with an odd number for each label, all but one of each two labels."""
+        labels = np.repeat(np.arange(classes), each)
+        size = len(labels)
+        flat = next(unit_stream(size, 1, 0, in_pairs(labels)).batch(2 * size).as_numpy_iterator())
+        assert [sorted(epoch) for epoch in flat.reshape(2, size)] == [list(range(size))] * 2
+        for epoch in flat.reshape(2, size):
+            pairs = labels[epoch].reshape(-1, 2)
+            assert np.sum(pairs[:, 0] != pairs[:, 1]) == (each % 2) * classes // 2
+
+    def test_a_partner_is_any_other_of_the_label(self):
+        """Of the 8 units of a label, each of the 28 pairs in 1 of 7 epochs."""
+        labels, epochs = np.repeat(np.arange(10), 8), 200
+        stream = unit_stream(80, 5, 0, in_pairs(labels)).batch(80 * epochs)
+        pairs = np.sort(next(stream.as_numpy_iterator()).reshape(-1, 2), axis=1)
+        _, counts = np.unique(pairs, axis=0, return_counts=True)
+        assert len(counts) == 280
+        expected, deviation = epochs / 7, (epochs / 7 * 6 / 7) ** 0.5
+        assert is_normal((counts - expected) / deviation / (280 / 279) ** 0.5)

@@ -21,7 +21,7 @@ from albert_tf.tasks.texts import featurize_texts
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Data, Source
 from finetuning.train import FinetuneOptions, main
-from finetuning.training.batches import training_batches
+from finetuning.training.batches import by_length, training_batches
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.fit import compiled, fine_tune, mean_loss
 from finetuning.training.layer_rates import LayerwiseAdamW, factors_of, freeze
@@ -125,7 +125,8 @@ class TestBatches:
         task = dataclasses.replace(config.task, seq_length=64)
         examples = [TextExample(text, label=0) for text in texts]
         mixed = featurize_texts(examples, begin.tokenizer, task)
-        batches = training_batches(mixed, 8, 0, 0, 20, False, group_by_length=True)
+        arrange = by_length(mixed.unit_lengths, 8)
+        batches = training_batches(mixed, 8, 0, 0, 20, False, arrange)
         widths = [batch["input_mask"].shape[1] for batch, _ in batches]
         assert widths.count(64) == 3 and widths.count(32) == 17
 

@@ -1,0 +1,69 @@
+"""A classifier's head as a logistic regression on the vectors of its training texts."""
+
+from typing import Any
+
+import numpy as np
+
+from albert_tf.tasks.classifier.model import SequenceClassifier, TextVectors
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.predictor import predict
+
+STRENGTHS = (1.0, 10.0, 100.0, 1000.0)  # scikit-learn's C
+FOLDS = 5
+_ABSENT = -1e4  # the logit of a label without training texts
+
+
+class LogisticHead:
+    """A function that sets the head of a classifier.
+
+    Cross-validation chooses the strength of the regularization, by the log loss, on the vectors of
+    `model`, which must not have been trained on these texts: trained ones hold their labels.
+
+    Args:
+      model: the classifier, with its initial weights.
+      features: the training texts.
+      batch_size: texts per batch.
+    """
+
+    def __init__(self, model: SequenceClassifier, features: Features, batch_size: int) -> None:
+        self._features, self._batch_size = features, batch_size
+        self._labels = np.asarray(features.targets["label"])
+        vectors = self._vectors(model)
+        losses = {strength: self._cross_validated(vectors, strength) for strength in STRENGTHS}
+        self.strength = min(losses, key=lambda strength: losses[strength][0])
+        self.accuracy = losses[self.strength][1]
+
+    def __call__(self, model: SequenceClassifier) -> None:
+        """Set the head for the vectors of the model as it is now."""
+        regression = _regression(self.strength).fit(self._vectors(model), self._labels)
+        weights, bias = regression.coef_, regression.intercept_
+        if len(weights) == 1:  # of two labels, scikit-learn has the difference
+            weights, bias = (np.concatenate([-x / 2, x / 2]) for x in (weights, bias))
+        kernel, biases = (np.zeros(x.shape, np.float32) for x in model.head.get_weights())
+        biases[:] = _ABSENT
+        kernel[:, regression.classes_], biases[regression.classes_] = weights.T, bias
+        model.head.set_weights([kernel, biases])
+
+    def _vectors(self, model: SequenceClassifier) -> np.ndarray:
+        vectors: np.ndarray = predict(TextVectors(model), self._features, self._batch_size)
+        return vectors
+
+    def _cross_validated(self, vectors: np.ndarray, strength: float) -> tuple[float, float]:
+        """Return the mean log loss and the accuracy on folds that were left out."""
+        from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+        fewest = int(np.unique(self._labels, return_counts=True)[1].min())
+        folds = StratifiedKFold(min(FOLDS, fewest), shuffle=True, random_state=0)
+        probabilities = cross_val_predict(
+            _regression(strength), vectors, self._labels, cv=folds, method="predict_proba"
+        )
+        _, places = np.unique(self._labels, return_inverse=True)
+        right = np.take_along_axis(probabilities, places[:, np.newaxis], axis=1)
+        accuracy = float(np.mean(probabilities.argmax(1) == places))
+        return float(-np.mean(np.log(np.maximum(right, 1e-12)))), accuracy
+
+
+def _regression(strength: float) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=strength, max_iter=1000)

@@ -1,0 +1,165 @@
+"""Classifiers from a handful of labelled texts: contrast, then a logistic regression."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import albert_tf
+from albert_tf.models.encoder import load_encoder
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.classifier.model import SequenceClassifier, TextVectors
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.predictor import load_task_model, predict
+from albert_tf.tasks.texts import featurize_texts
+from albert_tf.text.tokenizer import load_tokenizer
+from finetuning.kinds.logistic_head import LogisticHead
+from finetuning.train import FinetuneOptions, main
+
+FEW = ("training.steps=20", "training.evaluate_every=10", "training.batch_size=16")
+
+
+def few(folder: pathlib.Path, start: str, data: str, *more: str, **options) -> RunDir:
+    given = {"init": start, "recipe": "few_labels", "device": "cpu"} | options
+    chosen = (*FEW, "training.learning_rate=0.002", "task.seq_length=32", *more)
+    task = given.pop("task", "text_classification")
+    main(FinetuneOptions(task, str(folder), data, set=chosen, **given))
+    return RunDir(str(folder))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, start: str, fruit: str) -> RunDir:
+    return few(tmp_path_factory.mktemp("few") / "run", start, fruit)
+
+
+def table(folder: pathlib.Path, counts: dict[str, int]) -> str:
+    folder.mkdir()
+    for part in ("train", "dev"):
+        rows = [f"{label} {i}\t{label}" for label, count in counts.items() for i in range(count)]
+        (folder / f"{part}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    return str(folder)
+
+
+def test_it_learns_and_predicts(run: RunDir):
+    assert run.result()["accuracy"] == 1.0
+    answers = albert_tf.load_predictor(run.path)(["apple plum", "saw hammer file"])
+    assert [answer["label"] for answer in answers] == ["fruit", "tool"]
+    section = run.section("task")
+    assert (section["pooling"], section["loss"]) == ("mean", "contrastive")
+
+
+def test_the_head_is_the_logistic_regression_of_the_training_texts(run: RunDir, fruit: str):
+    model, tokenizer = load_task_model(run.path), load_tokenizer(run.path)
+    rows = [line.split("\t") for line in pathlib.Path(fruit, "train.tsv").read_text().splitlines()]
+    labels = np.array([model.task.labels.index(label) for _, label in rows[1:]])
+    features = featurize_texts([TextExample(text) for text, _ in rows[1:]], tokenizer, model.task)
+    vectors = predict(TextVectors(model), features, 16)
+    best = [
+        LogisticRegression(C=strength, max_iter=1000).fit(vectors, labels).predict_proba(vectors)
+        for strength in (1.0, 10.0, 100.0, 1000.0)
+    ]
+    logits = predict(model, features, 16)
+    ours = np.exp(logits - logits.max(1, keepdims=True))
+    ours /= ours.sum(1, keepdims=True)
+    assert min(np.abs(ours - theirs).max() for theirs in best) < 1e-3
+
+
+def test_contrast_brings_texts_of_a_label_together(run: RunDir, start: str, fruit: str):
+    def margin(path: str) -> float:
+        """The mean cosine within the labels less that between them."""
+        embed = albert_tf.load_embedder(path)
+        fruits = embed(["apple pear", "plum", "melon cherry"])
+        tools = embed(["hammer", "saw file", "drill file"])
+        return float((fruits @ fruits.T).mean() - (fruits @ tools.T).mean())
+
+    assert margin(run.path) > margin(start) + 0.3
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_is_resumed(run: RunDir, start: str, fruit: str, tmp_path: pathlib.Path):
+    from finetuning.training import fit
+
+    saved, save = [], fit.FinetuningState.save
+
+    def stop(self, step):
+        save(self, step)
+        saved.append(step)
+        raise SystemExit(143)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(fit.FinetuningState, "save", stop)
+        few(tmp_path / "run", start, fruit)
+    assert saved == [10]
+    resumed = few(tmp_path / "run", start, fruit)
+    weights = (load_task_model(each.path).get_weights() for each in (resumed, run))
+    for ours, theirs in zip(*weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_label_without_training_texts_is_not_predicted(run: RunDir):
+    """As if all of its texts were held out; of two labels, the head has both."""
+    texts = [TextExample(text, label=i % 2 * 2) for i, text in enumerate(["apple", "saw"] * 4)]
+    tokenizer = load_tokenizer(run.path)
+    task = load_task_model(run.path).task.replace(labels=("fruit", "other", "tool"))
+    model = SequenceClassifier(load_encoder(run.path), task).create_weights()
+    features = featurize_texts(texts, tokenizer, task)
+    head = LogisticHead(model, features, 4)
+    head(model)
+    assert (predict(model, features, 4).argmax(1) == features.targets["label"]).all()
+    assert head.accuracy == 1.0
+    assert predict(model, features, 4)[:, 1].max() == -1e4
+
+
+def test_a_label_with_one_text_is_refused(start: str, tmp_path: pathlib.Path):
+    data = table(tmp_path / "data", {"a": 5, "b": 1, "c": 4})
+    with pytest.raises(ConfigError) as caught:
+        few(tmp_path / "run", start, data)
+    assert str(caught.value) == (
+        "`task.loss` contrastive needs at least 2 training texts of each label. Received: 1 of b. "
+        "Add some, or set task.loss=cross_entropy."
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("training.batch_size=15", "must be an even number of at least 4 for each replica"),
+        ("training.group_by_length=true", "`training.group_by_length` true. Leave it out."),
+    ],
+)
+def test_settings_that_do_not_fit(
+    setting: str, message: str, start: str, fruit: str, tmp_path: pathlib.Path
+):
+    with pytest.raises(ConfigError, match=message):
+        few(tmp_path / "run", start, fruit, setting)
+
+
+def test_the_recipe_is_for_classifiers(start: str, fruit: str, tmp_path: pathlib.Path):
+    with pytest.raises(InputError) as caught:
+        few(tmp_path / "run", start, fruit, task="multi_label")
+    assert str(caught.value) == (
+        "--recipe=few_labels requires a task of kind classifier. Received: --task=multi_label, of "
+        "kind 'multi_label'."
+    )
+
+
+def test_transformers_has_no_such_head(run: RunDir, tmp_path: pathlib.Path):
+    from albert_tf.convert.__main__ import ConvertOptions
+    from albert_tf.convert.__main__ import main as convert
+
+    with pytest.raises(InputError, match="transformers has no class whose head reads the mean"):
+        convert(ConvertOptions(run.path, f"huggingface:{tmp_path / 'out'}"))
+
+
+def test_a_student_does_not_contrast(run: RunDir, start: str, fruit: str, tmp_path: pathlib.Path):
+    from finetuning import distill
+
+    flags = {"data_dir": fruit, "student": start, "set": ("training.steps=2",)}
+    given = {"teacher": run.path, "task": "text_classification", "device": "cpu"}
+    distill.main(distill.DistillOptions(output=str(tmp_path / "out"), **given, **flags))
+    config = json.loads((tmp_path / "out/student/config.json").read_text())
+    assert (config["task"]["loss"], config["task"]["pooling"]) == ("cross_entropy", "mean")
