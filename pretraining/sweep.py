@@ -231,7 +231,7 @@ class Sweep:
         """Return everything that the arithmetic of a step depends on."""
         config = self.config(member)
         batch = config.loop.global_batch_size, config.loop.accumulation_steps
-        kinds = config.objective.of_pairs.is_trained, config.optimizer.name, config.precision
+        kinds = config.heads, config.optimizer.name, config.precision
         return config.model, config.masking, *batch, *kinds
 
     def _train(self, member: Configuration, run: RunDir, *assignments: str) -> None:

@@ -147,7 +147,7 @@ def main(
         evaluation = make(heldout, config, runtime.strategy) if heldout else None
         train(config, records, run, runtime, first, evaluation, options.profile, make_step)
         if runtime.is_chief:
-            finish(run, config.objective.objectives)
+            finish(run, config.objectives)
 
 
 def _require_both(heldout: str | None, every: int) -> None:

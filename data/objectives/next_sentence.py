@@ -38,7 +38,7 @@ class NextSentence(PairObjective):
         if manifest.layout == COMPACT and (documents := manifest.counts.documents) < 2:
             raise ConfigError(
                 "`objective.pair=nsp` needs records of at least two documents. Received: records "
-                f"of {documents}. Choose sop or none, or build with another --document_boundary."
+                f"of {documents}. Choose another, or build with another --document_boundary."
             )
 
 

@@ -5,9 +5,7 @@ from typing import Annotated
 
 from albert_tf.runtime.bounds import POSITIVE, Bound, Bounded
 from data.objectives import DEFAULT_PAIR
-from data.objectives.masked_lm import MaskedLm
 from data.objectives.next_sentence import NextSentence
-from data.objectives.objective import Objective
 from data.objectives.pair_objective import NoPairs, PairObjective
 from data.objectives.sentence_order import SentenceOrder
 
@@ -45,11 +43,6 @@ class ObjectiveConfig(Bounded):
     def of_pairs(self) -> PairObjective:
         """The objective that `pair` names."""
         return OBJECTIVES[self.pair]
-
-    @property
-    def objectives(self) -> tuple[Objective, ...]:
-        """All objectives of the run."""
-        return MaskedLm(), self.of_pairs
 
     @property
     def factors(self) -> tuple[float, ...]:

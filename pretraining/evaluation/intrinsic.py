@@ -119,7 +119,7 @@ class Evaluator:
         for objective in self._batches:
             name, chance = objective.name, _chance(self._manifest, objective)
             rows, documents, targets, probes = self._pass(objective, advance)
-            if objective.is_trained:
+            if objective.is_trained and chance is not None:
                 result[f"baseline/{name}"] = chance
             if objective is self._of_mlm:
                 of_all = targets[: len(KINDS)].sum(0)
@@ -137,8 +137,7 @@ class Evaluator:
                     f"no {name.upper()} probe: too few pairs or documents, or outputs that are not "
                     "finite."
                 )
-        result[f"baseline/{trained.head.name}"] = _chance(self._manifest, trained)
-        for kind in ("loss", "accuracy", "standard_error", "count", "verdict"):
+        for kind in ("baseline", "loss", "accuracy", "standard_error", "count", "verdict"):
             if f"{kind}/{trained.name}" in result:
                 result[f"{kind}/{trained.head.name}"] = result[f"{kind}/{trained.name}"]
         return result
@@ -299,13 +298,16 @@ def _feasible(manifest: Manifest) -> tuple[list[PairObjective], list[str]]:
     return feasible, notes
 
 
-def _chance(manifest: Manifest, objective: PairObjective) -> float:
-    """Return the share of the most frequent label.
+def _chance(manifest: Manifest, objective: PairObjective) -> float | None:
+    """Return the share of the most frequent label; None if it is unknown.
 
-    The labels of compact records are drawn in equal shares; other layouts store theirs.
+    The labels of compact records are drawn in equal shares; other layouts store theirs, and their
+    manifest counts one of two.
     """
     if manifest.layout == COMPACT or not manifest.counts.sequences_of_label_1:
         return 1 / objective.num_classes
+    if objective.num_classes > 2:
+        return None
     share = manifest.counts.sequences_of_label_1 / manifest.counts.sequences
     return max(share, 1 - share)
 

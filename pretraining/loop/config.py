@@ -11,7 +11,9 @@ from albert_tf.optimization import OPTIMIZERS
 from albert_tf.runtime import devices, settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.errors import ConfigError
+from data.objectives.masked_lm import MaskedLm
 from data.objectives.masking import MaskingConfig
+from data.objectives.objective import Objective
 from data.objectives.registry import ObjectiveConfig
 from data.records.manifest import COMPACT, Manifest
 
@@ -184,7 +186,7 @@ class PretrainConfig(Bounded):
                 "`evaluation.every` must not exceed `loop.steps`. "
                 f"Received: {self.evaluation.every}, {self.loop.steps}."
             )
-        trained = [objective for objective in self.objective.objectives if objective.is_trained]
+        trained = [objective for objective in self.objectives if objective.is_trained]
         metrics = [name for objective in trained for name in objective.metrics]
         if self.objective.of_pairs.is_trained:
             metrics += [f"{figure}/{self.objective.pair}" for figure in ("loss", "accuracy")]
@@ -201,7 +203,12 @@ class PretrainConfig(Bounded):
     @property
     def heads(self) -> tuple[Head, ...]:
         """The heads that the objectives declare."""
-        return tuple(objective.head for objective in self.objective.objectives)
+        return tuple(objective.head for objective in self.objectives)
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """All objectives of the run, in the order of `objective.factors`."""
+        return MaskedLm(self.masking), self.objective.of_pairs
 
     @property
     def constant_steps(self) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.models.kernels.plain import cross_entropy
+from albert_tf.models.kernels.interface import cross_entropy
 from data.objectives.objective import Objective
 
 

@@ -107,15 +107,13 @@ class TrainStep:
     ) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
         self.side_by_side, self.smallest_part = side_by_side, smallest_part
-        self._objectives = config.objective.objectives
+        self._objectives = config.objectives
         self.counted = tuple(objective.weights for objective in self._objectives)
         self.sums = tuple(name for objective in self._objectives for name in objective.sums)
         self.results: Sequence[str] = (*self.sums, "grad_norm", "skipped")
         # Heads without an objective have no gradient, nor has the pooler without a head; weight
         # decay must not change them.
-        trained = [
-            objective.head for objective in config.objective.objectives if objective.is_trained
-        ]
+        trained = [objective.head for objective in config.objectives if objective.is_trained]
         idle = [getattr(model, head.layer) for head in config.heads if head not in trained]
         if all(head.input != POOLED_OUTPUT for head in trained):
             idle.append(model.encoder.pooler)
@@ -213,8 +211,8 @@ class TrainStep:
 
     def _loss(self, sums: Mapping[str, tf.Tensor], counts: tf.Tensor) -> tf.Tensor:
         """Return the sum over the objectives of their mean losses times their factors."""
-        config = self.config.objective
-        parts = zip(config.objectives, config.factors, tf.unstack(counts), strict=True)
+        config = self.config
+        parts = zip(config.objectives, config.objective.factors, tf.unstack(counts), strict=True)
         means = [
             factor * tf.math.divide_no_nan(sums[objective.sums[0]], count)
             for objective, factor, count in parts

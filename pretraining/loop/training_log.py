@@ -35,7 +35,7 @@ class TrainingLog(MetricsLog):
     ) -> None:
         super().__init__(run)
         self._config, self._optimizer = config, optimizer
-        self._objectives = config.objective.objectives
+        self._objectives = config.objectives
         self._seq_length, self._batch = manifest.seq_length, config.loop.global_batch_size
         slots = config.masking.slots(manifest.seq_length)
         self._flops = step_flops(config.model, self._batch, manifest.seq_length, slots)

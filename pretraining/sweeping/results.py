@@ -9,6 +9,7 @@ from typing import Any
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.plots import plot_errors
 from albert_tf.runtime.report_text import MIN_EXAMPLES, markdown_table
+from data.objectives.registry import OBJECTIVES
 
 TRAINING = "train/"  # prefix of the metrics of the training itself
 COMPARED = ("loss/", "bits_per_character/", "accuracy/", "probe/")
@@ -57,8 +58,10 @@ def compare(results: Sequence[Result], image: str) -> str:
 
 def _metrics(results: Sequence[Result]) -> list[str]:
     names = dict.fromkeys(name for result in results for name in result)
-    # The metrics in /pair repeat those of the objective.
-    heldout = [n for n in names if n.startswith(COMPARED) and not n.endswith("/pair")]
+    # The metrics of a head, as in /pair, repeat those of the objective that has another name.
+    heads = {objective.head.name for objective in OBJECTIVES.values()} - OBJECTIVES.keys()
+    compared = [name for name in names if name.startswith(COMPARED)]
+    heldout = [name for name in compared if name.rpartition("/")[2] not in heads]
     training = tuple(TRAINING + kind for kind in COMPARED)
     return heldout or [name for name in names if name.startswith(training)]
 

@@ -60,7 +60,7 @@ def program_key(step: Step, topology: str) -> dict[str, Any]:
     return {
         "model": settings.to_dict(config.model),
         "optimizer": config.optimizer.name,
-        "has_pairs": config.objective.of_pairs.is_trained,
+        "heads": [settings.to_dict(head) for head in config.heads],
         "precision": config.precision,
         "parts": step.parts,
         "steps": step.steps_per_call,

@@ -59,7 +59,7 @@ def lower_step(
     """
     ours = functools.partial(AlbertPretrainer, heads=config.heads)
     step = TrainStep(*without_values(config, make_model or ours), config)
-    specs = batch_specs(batch_size, seq_length, num_predictions, config.objective.objectives)
+    specs = batch_specs(batch_size, seq_length, num_predictions, config.objectives)
     return JoinedStep.of(step, specs, "tpu")
 
 

@@ -23,6 +23,7 @@ from data.objectives.registry import OBJECTIVES
 from data.pipeline.batches import Records, training_batches
 from data.show_records import ShowRecordsOptions, show_records
 from pretraining import evaluate, train
+from pretraining.sweeping.results import compare
 from tests.pretraining.toy_objective import CutSegment
 
 SETTINGS = (
@@ -96,7 +97,7 @@ def test_a_resumed_run_is_the_same_to_the_bit(
     assert [n for n in names if not np.array_equal(ours.get_tensor(n), theirs.get_tensor(n))] == []
 
 
-def test_evaluation_has_its_rows(toy, trained: str, tiny_records: str, capsys):
+def test_evaluation_has_its_rows(toy, trained: str, tiny_records: str, capsys, tmp_path):
     evaluate.main(evaluate.EvaluateOptions(trained, tiny_records, batch_size=64, device="cpu"))
     shown = capsys.readouterr().out
     for line in ("CUT, pair head", "CUT, probe", "SOP, probe", "NSP, probe"):
@@ -109,6 +110,9 @@ def test_evaluation_has_its_rows(toy, trained: str, tiny_records: str, capsys):
     assert figures["trained_with"] == "cut" and figures["baseline/segment"] == 1 / 3
     assert figures["accuracy/cut"] == figures["accuracy/segment"] > 0.6
     assert figures["lengths/cut"] > 0.6 and figures["baseline/sop"] == 0.5
+    member = {"configuration": "toy", "parameters": 1, "train/step": 1, **figures}
+    table = compare([member], str(tmp_path / "plot.png"))
+    assert "accuracy/cut" in table and "accuracy/segment" not in table
 
 
 def test_its_head_is_built_from_config_json_alone(trained: str, monkeypatch):

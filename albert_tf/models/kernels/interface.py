@@ -130,7 +130,9 @@ class Kernels:
         if gated:
             gate, value = tf.split(x, 2, -1)
             return self.activation(gate, name) * value
-        return tf.nn.relu(x) if name == "relu" else tf.nn.gelu(x, approximate=True)
+        if name == "relu":
+            return tf.nn.relu(x)
+        return tf.cast(tf.nn.gelu(tf.cast(x, tf.float32), approximate=True), x.dtype)
 
     def dropout(self, x: tf.Tensor, dropout: Dropout | None) -> tf.Tensor:
         """Return `plain.dropped`, or x itself without dropout."""
@@ -246,9 +248,9 @@ class Kernels:
           dtype: float32 or bfloat16, in which the products may be computed.
 
         Returns:
-          float32 [2]. The first sum is NaN if any label is not in [0, V). The second has no
-          gradient. In bfloat16, more logits are equal; only the first of equal logits counts as the
-          largest, so that fewer predictions are correct.
+          float32 [2]. The first sum is NaN if any label is not in [0, V). On a TPU, a loss above
+          75 counts as 75. The second sum has no gradient. In bfloat16, more logits are equal; only
+          the first of equal logits counts as the largest, so that fewer predictions are correct.
         """
         logits = tf.nn.bias_add(tf.matmul(x, table, transpose_b=True), bias)
         losses, is_right = cross_entropy(logits, labels)

@@ -32,8 +32,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
     Output: a list of tensors [B, S, H], one per layer, each normalized by the last LayerNorm if
     `config.norm` is pre. With `first_only`, outside training, the last tensor may be [B, 1, H].
 
-    In training with `config.rematerialize`, all layers run, and the gradient of any but the last is
-    an error.
+    In training with `config.rematerialize`, the gradient of any output but the last is an error.
 
     If `unroll` (as in `tf_keras.layers.RNN`) is false, the output is only that of the last layer,
     of all positions, so that the layers can be a loop.
@@ -105,7 +104,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         first_only = first_only and self.unroll and not training
         recomputes = training and self.config.rematerialize
         chunks = self.config.rematerialize_chunks if recomputes else None
-        plan = self.plan if recomputes else self.plan[:num_layers]
+        plan = self.plan[:num_layers]
         # Read each weight once, even if several layers use it.
         attention = [layer.weight_tensors(ops) for layer in self.attentions]
         feed_forward = [layer.weight_tensors() for layer in self.feed_forwards]
@@ -117,6 +116,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
             block = self.blocks[self.block_of_layer[numbers.start]]
             layer = functools.partial(_layer, ops, block, len(plan) - 1 if first_only else None)
             weights = attention[a], feed_forward[f]
+            # The weights come back for the next run of the block, which adds to their gradient.
             shown, hidden, (attention[a], feed_forward[f]) = ops.repeat(
                 layer, weights, hidden, mask, dropout_key, numbers, training, chunks
             )

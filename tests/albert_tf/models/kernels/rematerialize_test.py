@@ -171,3 +171,13 @@ def test_fit_has_the_same_losses_with_recomputation(fake_inputs):
         losses[saving] = history.history["loss"]
     assert losses[False][1] < losses[False][0]
     np.testing.assert_allclose(losses[True], losses[False], rtol=1e-5)
+
+
+def test_fewer_layers_are_those_of_the_stack_that_keeps():
+    x, mask = tf.random.normal([2, 12, 16], seed=1), additive_mask(tf.ones([2, 12], tf.int32))
+    plain, other = stack_pair(config("all", 2))
+    kept = plain(x, mask, training=True, num_layers=3)
+    recomputed = other(x, mask, training=True, num_layers=3)
+    assert len(kept) == len(recomputed) == 3
+    np.testing.assert_allclose(recomputed[-1], kept[-1], rtol=1e-5)
+    assert not np.allclose(kept[-1], plain(x, mask, training=True)[-1])
