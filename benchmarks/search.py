@@ -20,6 +20,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+import albert_tf
 from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
@@ -31,7 +32,7 @@ from finetuning.searching.search_model import SearchModel
 from finetuning.searching.searcher import METHODS, Searcher
 
 _WHOLE = 10**6  # words of a passage, so that a document is one
-_DEPTH = 100  # documents of a ranking
+_DEPTH = 100  # documents of a ranking, all of which a ranker reads
 _QUERY_WORDS = 8
 
 
@@ -42,6 +43,12 @@ class SearchBenchmarkOptions(commands.CommandOptions):
     data_dir: str | None = commands.option("a collection in BEIR's layout", None, path=True)
     model: str | None = commands.option(
         "what albert_tf.load_embedder takes", None, path=True, needs="data_dir"
+    )
+    ranker: str | None = commands.option(
+        "what albert_tf.load_ranker takes, to sort the first 100 documents anew",
+        None,
+        path=True,
+        needs="data_dir",
     )
     index: str | None = commands.option("an index of examples.search", None, path=True)
     queries: Annotated[int, POSITIVE] = commands.option("queries for --index", 50)
@@ -77,11 +84,13 @@ def _measure_scores(options: SearchBenchmarkOptions) -> None:
         add_to_index(index_path, CorpusToIndex(f"jsonl:{path}"), _WHOLE, lambda: model)
         index = SearchIndex(index_path)
         ids = [corpus.ids[index.passage(row).line - 1] for row in range(len(index))]
-        searcher = Searcher(index, model.query)
+        searcher = Searcher(
+            index, model.query, albert_tf.load_ranker(options.ranker) if options.ranker else None
+        )
         for by in METHODS:
-            found = [searcher.ranking(each.first, _DEPTH, by) for each in examples]
             rankings = [
-                {"ranking": [[ids[row], score] for row, score in ranking]} for ranking in found
+                {"ranking": [[ids[row], score] for row, score in ranking]}
+                for ranking in (searcher.ranking(query.first, _DEPTH, by) for query in examples)
             ]
             scores = data.score(rankings, examples)
             percent = {name: round(100 * value, 1) for name, value in scores.items()}

@@ -11,6 +11,7 @@ queries from the terminal or a pipe, a line each. --serve answers on a web page 
 and as JSON at /search?q=...
 
 Words are compared by BM25, vectors by their cosine, and --by=both combines the ranks of the two.
+--ranker=runs/answers, a run of `finetuning.train --task=ranking`, sorts the first 50 anew.
 Above 100,000 passages, vectors are searched by FAISS (extra `search`). To use the command with an
 installed wheel, copy this file.
 """
@@ -23,6 +24,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import Annotated
 
+import albert_tf
 from albert_tf.runtime import commands, programs
 from albert_tf.runtime.bounds import POSITIVE, at_least, between, one_of
 from albert_tf.runtime.errors import InputError
@@ -95,6 +97,12 @@ class SearchOptions(commands.CommandOptions):
     by: Annotated[str, one_of(*METHODS)] = commands.option(
         ", ".join(METHODS), BOTH, only_for=_FOR_ASK
     )
+    ranker: str | None = commands.option(
+        "what albert_tf.load_ranker takes; it sorts the first 50 passages anew",
+        None,
+        path=True,
+        only_for=_FOR_ASK,
+    )
     top_k: Annotated[int, between(f"[1, {MOST_RESULTS}]")] = commands.option(
         "how many passages to show", 5, only_for=_FOR_ASK
     )
@@ -161,13 +169,14 @@ def _ask(options: SearchOptions) -> None:
 
 def _searcher(options: SearchOptions) -> Searcher:
     index = SearchIndex(str(options.index))
+    rank = albert_tf.load_ranker(options.ranker) if options.ranker else None
     if options.by == WORDS:
-        return Searcher(index, None)
+        return Searcher(index, None, rank)
     from finetuning.searching.search_model import SearchModel
 
     model = SearchModel(options.model or index.settings.model)
     require_model(index, model.fingerprint, model.name)
-    return Searcher(index, model.query)
+    return Searcher(index, model.query, rank)
 
 
 def _serve(searcher: Searcher, options: SearchOptions) -> None:

@@ -165,11 +165,11 @@ def _new_files(
 def _with_files(parts: Sequence[Part], files: Sequence[IndexedFile]) -> list[Part]:
     """Return the parts of a corpus without other files."""
     wanted = {file.path for file in files}
-    found = [
+    parts_of_files = [
         (number, [name for name in names if os.path.abspath(name) in wanted])
         for number, names in parts
     ]
-    return [(number, names) for number, names in found if names]
+    return [(number, names) for number, names in parts_of_files if names]
 
 
 def _documents(

@@ -87,7 +87,7 @@ class IndexPart:
         about = _checked(folder)
         self.texts, self.words = PassageTexts(folder), WordPostings(folder)
         self.vectors = np.load(os.path.join(folder, VECTORS), mmap_mode="r")
-        self.files = [IndexedFile(*each) for each in about["files"]]
+        self.files = [IndexedFile(*row) for row in about["files"]]
         self._sources: list[str] = about["sources"]
 
     def __len__(self) -> int:

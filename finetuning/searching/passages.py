@@ -79,7 +79,7 @@ def spans_of(text: str, sentences: Iterable[str], max_words: int) -> list[tuple[
     passages: list[list[_Unit]] = [[]]
     for unit in _units(text, _sentence_ends(text, sentences), max_words):
         last = passages[-1]
-        if last and sum(each.words for each in last) + unit.words > max_words:
+        if last and sum(before.words for before in last) + unit.words > max_words:
             passages.append(_heading_of(text, last, max_words - unit.words))
         passages[-1].append(unit)
     return [(units[0].begin, units[-1].end) for units in passages if units]
@@ -96,9 +96,9 @@ def _units(text: str, ends: Iterable[int], max_words: int) -> Iterator[_Unit]:
     """Yield the sentences of a text, those that are too long in parts."""
     previous = 0
     for end in ends:
-        found = [match.span() for match in _WORD.finditer(text, previous, end)]
-        for first in range(0, len(found), max_words):
-            part = found[first : first + max_words]
+        spans = [match.span() for match in _WORD.finditer(text, previous, end)]
+        for first in range(0, len(spans), max_words):
+            part = spans[first : first + max_words]
             yield _Unit(part[0][0], part[-1][1], len(part))
         previous = end
 

@@ -35,4 +35,4 @@ def fused(rankings: Sequence[Ranking]) -> Ranking:
     for ranking in rankings:
         for rank, (row, _) in enumerate(ranking, start=1):
             scores[row] = scores.get(row, 0.0) + 1 / (RANK_CONSTANT + rank)
-    return sorted(scores.items(), key=lambda each: (-each[1], each[0]))
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))

@@ -68,9 +68,9 @@ class SearchIndex:
         if values.get("schema") != _SCHEMA:
             raise damaged(f"schema {values.get('schema')!r}, where this version has {_SCHEMA}")
         self.settings = IndexSettings(**{name: values[name] for name in IndexSettings._fields})
-        found = {name for name in os.listdir(path) if _PART.fullmatch(name)}
-        names = [part_name(number) for number in range(max(1, len(found)))]
-        if missing := sorted(set(names) - found):
+        present = {name for name in os.listdir(path) if _PART.fullmatch(name)}
+        names = [part_name(number) for number in range(max(1, len(present)))]
+        if missing := sorted(set(names) - present):
             raise damaged(f"no {missing[0]}")
         self.parts = [IndexPart(os.path.join(path, name)) for name in names]
 

@@ -15,6 +15,7 @@ from finetuning.searching.word_postings import WordSearch
 
 BOTH, VECTORS, WORDS = METHODS = ("both", "vectors", "words")
 CANDIDATES = 100  # of each ranking, which are fused
+RERANKED = 50  # the first passages, which a ranker sorts anew
 
 
 class Result(NamedTuple):
@@ -22,7 +23,7 @@ class Result(NamedTuple):
 
     Attributes:
       rank: its place among the results, from 1.
-      score: BM25, the cosine or, of both, the sum of reciprocal ranks.
+      score: BM25, the cosine or, of both, the sum of reciprocal ranks; with a ranker, its score.
       passage: the passage.
       text: its text on one line, without characters that cannot be printed.
       marks: where words of the query begin and end in `text`.
@@ -61,6 +62,8 @@ class Searcher:
     Args:
       index: the index.
       embed: the function from a query to its vector float32 [D]; None if only words are searched.
+      rank: the function from a query and texts [N] to scores [N], as `albert_tf.load_ranker`
+        returns it; None to leave the passages in their order.
       most_of_numpy: the number of passages above which vectors are searched by FAISS.
 
     Raises:
@@ -71,10 +74,11 @@ class Searcher:
         self,
         index: SearchIndex,
         embed: Callable[[str], np.ndarray] | None,
+        rank: Callable[[str, list[str]], np.ndarray] | None = None,
         most_of_numpy: int = MOST_OF_NUMPY,
     ) -> None:
         self.index = index
-        self._embed = embed
+        self._embed, self._rank = embed, rank
         self._words = WordSearch([part.words for part in index.parts])
         if embed is not None:
             self._vectors = search_of([part.vectors for part in index.parts], most_of_numpy)
@@ -82,7 +86,8 @@ class Searcher:
     def ranking(self, query: str, count: int, by: str = BOTH) -> Ranking:
         """Return the rows of the best passages with their scores.
 
-        Of both, the first 100 (or `count`, if that is more) of words and of vectors are fused.
+        Of both, the first 100 (or `count`, if that is more) of words and of vectors are fused. A
+        ranker sorts the first 50 (or `count`) anew.
 
         Args:
           query: the query.
@@ -93,6 +98,16 @@ class Searcher:
           InputError: the query is empty.
         """
         require_text(query)
+        if self._rank is None:
+            return self._retrieved(query, count, by)
+        rows = [row for row, _ in self._retrieved(query, max(count, RERANKED), by)]
+        if not rows:
+            return []
+        scores = self._rank(query, [self.index.passage(row).text for row in rows])
+        order = np.argsort(-np.asarray(scores), kind="stable")[:count]
+        return [(rows[place], float(scores[place])) for place in order.tolist()]
+
+    def _retrieved(self, query: str, count: int, by: str) -> Ranking:
         if by == WORDS:
             return self._words.ranking(query, count)
         assert self._embed is not None
@@ -106,12 +121,12 @@ class Searcher:
     def results(self, query: str, count: int, by: str = BOTH) -> list[Result]:
         """Return the best passages; the arguments and errors are those of `ranking`."""
         words = self._words.telling_words(query)
-        found = []
+        results = []
         for rank, (row, score) in enumerate(self.ranking(query, count, by), start=1):
             passage = self.index.passage(row)
             text = printable(passage.text)
-            found.append(Result(rank, score, passage, text, marks_of(text, words)))
-        return found
+            results.append(Result(rank, score, passage, text, marks_of(text, words)))
+        return results
 
 
 def require_text(query: str) -> None:
@@ -132,4 +147,4 @@ def printable(text: str) -> str:
 
 def marks_of(text: str, words: set[str]) -> list[tuple[int, int]]:
     """Return where words, in lower case, begin and end in a text."""
-    return [found.span() for found in WORD.finditer(text) if found[0].lower() in words]
+    return [results.span() for results in WORD.finditer(text) if results[0].lower() in words]

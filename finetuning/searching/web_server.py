@@ -148,8 +148,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _json(self, fields: dict[str, list[str]]) -> None:
         try:
             question = self.server.question(fields)
-            found = [result.as_json() for result in self.server.results(question)]
-            code, body = 200, {"query": question.query, "by": question.by, "results": found}
+            results = [result.as_json() for result in self.server.results(question)]
+            code, body = 200, {"query": question.query, "by": question.by, "results": results}
         except InputError as error:
             code, body = 400, {"error": str(error)}
         self._send(code, "application/json", json.dumps(body).encode())

@@ -46,7 +46,7 @@ class WordCounter:
         """Write the files of the index."""
         from scipy.sparse import csr_matrix
 
-        parts = [np.frombuffer(each, each.typecode) for each in (self._counts, self._ids)]
+        parts = [np.frombuffer(array, array.typecode) for array in (self._counts, self._ids)]
         shape = (len(self._lengths), len(self._words))
         matrix = csr_matrix((*parts, np.frombuffer(self._ends, np.int64)), shape).tocsc()
         with open(os.path.join(folder, WORDS), "w", encoding="utf-8", newline="\n") as file:
@@ -98,16 +98,16 @@ class WordSearch:
         """Return the `count` best passages that share a word with the query."""
         scores: np.ndarray = np.zeros(self._offsets[-1])
         for word, times in collections.Counter(words_of(query)).items():
-            found = [part.of(word) for part in self._parts]
-            idf = rarity(len(scores), sum(len(rows) for rows, _ in found))
-            for part, offset, (rows, counts) in self._zipped(found):
+            postings = [part.of(word) for part in self._parts]
+            idf = rarity(len(scores), sum(len(rows) for rows, _ in postings))
+            for part, offset, (rows, counts) in self._zipped(postings):
                 weights = weights_of(counts, part.lengths[rows], self._mean_length)
                 scores[offset + rows] += times * idf * weights
         rows = np.flatnonzero(scores)
         return best(scores[rows], count, rows)
 
-    def _zipped(self, found: Iterable[Any]) -> Iterable[tuple[WordPostings, int, Any]]:
-        return zip(self._parts, self._offsets[:-1], found, strict=True)
+    def _zipped(self, postings: Iterable[Any]) -> Iterable[tuple[WordPostings, int, Any]]:
+        return zip(self._parts, self._offsets[:-1], postings, strict=True)
 
     def telling_words(self, query: str) -> set[str]:
         """Return the words of a query that are worth marking in a passage.

@@ -6,11 +6,18 @@ import pathlib
 import shutil
 import sys
 
+import numpy as np
 import pytest
 
+import albert_tf
+from albert_tf.convert import native
+from albert_tf.convert.bundle import Bundle, head_shapes
+from albert_tf.models.checkpoints import load_config
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.tasks.ranking.model import RankingSettings
 from examples.search import SearchOptions, main
+from finetuning.searching.search_index import SearchIndex
 
 NOTES = {
     "a.txt": "The quick fox jumps.\n\nA lazy dog sleeps in the sun.",
@@ -52,6 +59,23 @@ def test_the_words_of_the_query_are_bold_on_a_terminal(world, capsys, monkeypatc
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     run("ask", f"--index={world}/i", "--query=dog sun", "--by=words")
     assert "lazy \033[1mdog\033[0m sleeps in the \033[1msun\033[0m." in capsys.readouterr().out
+
+
+def test_a_ranker_sorts_anew(world, pretrained, small_tokenizer, tmp_path, capsys):
+    """The scores are those of `load_ranker`, of all passages that the words found."""
+    rng, task = np.random.default_rng(0), RankingSettings(seq_length=32)
+    config = load_config(pretrained)
+    shapes = head_shapes(config, task)
+    head = {name: rng.normal(size=shape).astype("f") for name, shape in shapes.items()}
+    ranker = str(tmp_path / "ranker")
+    native.write(Bundle(config, head, small_tokenizer, task), ranker)
+    run("ask", f"--index={world}/i", "--query=the", "--by=words", f"--ranker={ranker}")
+    lines = [line for line in capsys.readouterr().out.splitlines() if line[0].isdigit()]
+    shown = [float(line.split()[-1]) for line in lines]
+    texts = [passage.text for passage in map(SearchIndex(f"{world}/i").passage, range(4))]
+    scores = albert_tf.load_ranker(ranker)("the", [text for text in texts if "the" in text.lower()])
+    assert len(shown) > 1 and shown == sorted(shown, reverse=True)
+    assert set(shown) <= {round(float(score), 4) for score in scores}
 
 
 def test_queries_of_a_pipe(world, capsys, monkeypatch):

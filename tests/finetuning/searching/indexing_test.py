@@ -168,3 +168,24 @@ def test_a_vector_that_is_no_number(notes):
 
     with pytest.raises(InputError, match="--model: the vector of text .* finite numbers"):
         build(model=Broken())
+
+
+def test_a_ranker_sorts_the_first_passages_anew(notes):
+    """By their length, the longest first; of as many as are asked for, but at least 50."""
+    build()
+    asked = []
+
+    def longest(query: str, texts: list[str]) -> np.ndarray:
+        asked.append((query, len(texts)))
+        return np.array([len(text) for text in texts], np.float32)
+
+    plain = Searcher(SearchIndex("index"), LetterModel().query)
+    searcher = Searcher(SearchIndex("index"), LetterModel().query, longest)
+    lengths = [len(text.text) for text in passages("index")]
+    for by in METHODS:
+        rows = [row for row, _ in plain.ranking("tea", 8, by)]
+        rows.sort(key=lambda row: -lengths[row])
+        ranking = searcher.ranking("tea", 2, by)
+        assert ranking == [(row, lengths[row]) for row in rows[:2]]
+    assert searcher.ranking("zebra", 2, "words") == []
+    assert asked == [("tea", 8), ("tea", 8), ("tea", 2)]
