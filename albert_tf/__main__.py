@@ -53,9 +53,11 @@ def main() -> int:
         print(overview())
         return 0
     if name not in COMMANDS:
-        print(
-            f"albert-tf: error: {settings.unknown_key(name, COMMANDS, 'command')}", file=sys.stderr
-        )
+        alike = [command for command in COMMANDS if command.endswith(f".{name}")]
+        unknown = settings.unknown_key(name, COMMANDS, "command")
+        if alike:
+            unknown = f"unknown command `{name}`. Did you mean {' or '.join(alike)}?"
+        print(f"albert-tf: error: {unknown}", file=sys.stderr)
         return _USAGE_ERROR
     programs.add_to_path()
     sys.argv[:] = [name, *arguments]

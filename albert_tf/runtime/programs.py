@@ -29,7 +29,9 @@ def is_installed() -> bool:
 
 def is_command() -> bool:
     """Return True if this process was started as a command, also while its package is imported."""
-    arguments = list(getattr(sys, "orig_argv", sys.argv)[1:])  # Python 3.9 has no orig_argv
+    if not hasattr(sys, "orig_argv"):  # Python 3.7 to 3.9, where the module's name is not known yet
+        return sys.argv[:1] == ["-m"] or os.path.basename(sys.argv[0]) == "albert-tf"
+    arguments = sys.orig_argv[1:]
     while arguments and _FLAG.fullmatch(arguments[0]):
         flag = arguments.pop(0)
         del arguments[: flag in ("-W", "-X")]  # the flag's value

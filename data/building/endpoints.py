@@ -4,7 +4,7 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
-from albert_tf.runtime.errors import MachineError
+from albert_tf.runtime.errors import InputError, MachineError
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -20,7 +20,8 @@ _SERVERS = {
     _DASK: "--dask_client_address",
 }
 _WORKERS = "environment_config"  # with EXTERNAL: where each worker finds its pool of processes
-_ADDRESS = re.compile(r"(?:\w+://)?(?P<host>[\w.-]+):(?P<port>\d+)/?")
+_ADDRESS = re.compile(r"(?:\w+:///?)?(?P<host>[\w.-]+|\[[\da-fA-F:.]+\]):(?P<port>\d+)/?")
+_ALWAYS_ADDRESSES = ("job_endpoint", _DASK)  # the others may name a cluster in other ways
 _HERE = ("localhost", "127.0.0.1")
 
 
@@ -30,11 +31,16 @@ def require_answers(
     """Connect to each server that Beam's `options` name.
 
     Raises:
+      InputError: a value is no address.
       MachineError: one of them does not answer within `timeout_s` seconds.
     """
     values = options.get_all_options()
     addresses = {name: _address(values.get(name)) for name in (*_SERVERS, _WORKERS)}
     for name, flag in _SERVERS.items():
+        if name in _ALWAYS_ADDRESSES and values.get(name) and not addresses[name]:
+            raise InputError(
+                f"{flag} in --beam_args must be HOST:PORT. Received: {values[name]!r}."
+            )
         if address := addresses[name]:
             speaks_first = name == _DASK and not values[name].startswith("tls:")
             _connect(flag, *address, timeout_s, speaks_first)
@@ -53,7 +59,7 @@ def _address(value: str | None) -> tuple[str, int] | None:
 
 def _connect(flag: str, host: str, port: int, timeout_s: float, speaks_first: bool = False) -> None:
     try:
-        with socket.create_connection((host, port), timeout_s) as connection:
+        with socket.create_connection((host.strip("[]"), port), timeout_s) as connection:
             if speaks_first and not connection.recv(1):
                 raise ConnectionError("connection closed")
     except (OSError, OverflowError) as error:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import ConfigError, listed
-from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier, TextVectors
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.predictor import predict
 from finetuning.datasets.dataset import Data, Prediction
 from finetuning.datasets.scores.calibration import Confidences
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
@@ -95,7 +96,11 @@ class Classifier(TextKind[ClassifierSettings]):
         """Return a logistic regression for the loss `contrastive`."""
         if not model.task.is_contrastive:
             return None
-        head = LogisticHead(model, train, batch_size)
+
+        def vectors_of(model: SequenceClassifier) -> np.ndarray:
+            return np.asarray(predict(TextVectors(model), train, batch_size))
+
+        head = LogisticHead(model, vectors_of, np.asarray(train.targets["label"]))
         print(
             f"As it is, the encoder's vectors have a cross-validation accuracy of "
             f"{head.accuracy:.1%} (logistic regression, C = {head.strength:g})",

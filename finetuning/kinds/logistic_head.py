@@ -1,12 +1,11 @@
 """A classifier's head as a logistic regression on the vectors of its training texts."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.classifier.model import SequenceClassifier, TextVectors
-from albert_tf.tasks.features import Features
-from albert_tf.tasks.predictor import predict
+from albert_tf.tasks.task_model import TaskModel
 
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0)  # scikit-learn's C
 FOLDS = 5
@@ -21,21 +20,22 @@ class LogisticHead:
 
     Args:
       model: the classifier, with its initial weights.
-      features: the training texts.
-      batch_size: texts per batch.
+      vectors_of: a function from the classifier to the vectors of the training texts, [N, H].
+      labels: the labels of these texts, int [N].
     """
 
-    def __init__(self, model: SequenceClassifier, features: Features, batch_size: int) -> None:
-        self._features, self._batch_size = features, batch_size
-        self._labels = np.asarray(features.targets["label"])
-        vectors = self._vectors(model)
+    def __init__(
+        self, model: TaskModel, vectors_of: Callable[[Any], np.ndarray], labels: np.ndarray
+    ) -> None:
+        self._vectors_of, self._labels = vectors_of, labels
+        vectors = vectors_of(model)
         losses = {strength: self._cross_validated(vectors, strength) for strength in STRENGTHS}
         self.strength = min(losses, key=lambda strength: losses[strength][0])
         self.accuracy = losses[self.strength][1]
 
-    def __call__(self, model: SequenceClassifier) -> None:
+    def __call__(self, model: TaskModel) -> None:
         """Set the head for the vectors of the model as it is now."""
-        regression = _regression(self.strength).fit(self._vectors(model), self._labels)
+        regression = _regression(self.strength).fit(self._vectors_of(model), self._labels)
         weights, bias = regression.coef_, regression.intercept_
         if len(weights) == 1:  # of two labels, scikit-learn has the difference
             weights, bias = (np.concatenate([-x / 2, x / 2]) for x in (weights, bias))
@@ -43,10 +43,6 @@ class LogisticHead:
         biases[:] = _ABSENT
         kernel[:, regression.classes_], biases[regression.classes_] = weights.T, bias
         model.head.set_weights([kernel, biases])
-
-    def _vectors(self, model: SequenceClassifier) -> np.ndarray:
-        vectors: np.ndarray = predict(TextVectors(model), self._features, self._batch_size)
-        return vectors
 
     def _cross_validated(self, vectors: np.ndarray, strength: float) -> tuple[float, float]:
         """Return the mean log loss and the accuracy on folds that were left out."""

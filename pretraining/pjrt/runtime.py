@@ -15,6 +15,7 @@ import tensorflow as tf
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices, extras
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.train_step import Step, TrainStep
@@ -69,7 +70,7 @@ class PjrtRuntime:
         self.platform = self.devices[0].platform
         if self.platform != "cpu" and not self._jax.config.jax_compilation_cache_dir:
             # The compiler times kernels to choose among them. A restart must have the same ones.
-            self._jax.config.update("jax_compilation_cache_dir", _cache_folder())
+            self._jax.config.update("jax_compilation_cache_dir", outputs.cache_folder("pjrt"))
         if deterministic:
             devices.make_deterministic()  # TensorFlow evaluates
             tf.random.set_seed(0)  # without one, it would refuse to draw what is replaced later
@@ -81,14 +82,18 @@ class PjrtRuntime:
         of_gpu = _DETERMINISTIC if deterministic else None
         self._options = {"cpu": _OPTIONS_OF_CPU, "gpu": of_gpu}.get(self.platform)
         self._state: list[Any] | None = None
+        self._is_ahead = False  # of the variables
 
     @property
     def precision(self) -> str:
         """The fastest precision on the devices."""
         if self.platform == "cpu":
             return devices.resolve_precision("auto", "cpu")
-        capability = getattr(self.devices[0], "compute_capability", "8.0")
-        return "mixed_bfloat16" if float(capability) >= 8.0 else "float32"
+        if self.platform == "tpu":
+            return "mixed_bfloat16"
+        capability = str(getattr(self.devices[0], "compute_capability", ""))
+        is_old = capability[:1].isdigit() and float(capability) < 8.0  # AMD's are such as gfx942
+        return "float32" if is_old else "mixed_bfloat16"
 
     def peak_flops(self, precision: str) -> float | None:
         """Return the peak FLOPs per second of all replicas; None if unknown."""
@@ -222,9 +227,9 @@ def _peak_flops(kind: str) -> float | None:
     return next((flops for key, flops in devices.PEAK_FLOPS.items() if key in name), None)
 
 
-def _cache_folder() -> str:
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(cache, "albert_tf", "pjrt")
+def _sentence(error: Exception) -> str:
+    """Return the first line of an error with one full stop."""
+    return str(error).partition("\n")[0].rstrip(". ") + "."
 
 
 def _find(jax: Any, device: str) -> list[Any]:
@@ -236,7 +241,7 @@ def _find(jax: Any, device: str) -> list[Any]:
         extra = f"pjrt-{kind}" if kind in ("gpu", "tpu") else "pjrt"
         raise InputError(
             f"--device={device} --runtime=pjrt: jax finds no such device: "
-            f"{str(error).splitlines()[0]} Run {extras.install(extra)}, or pass --device=cpu."
+            f"{_sentence(error)} Run {extras.install(extra)}, or pass --device=cpu."
         ) from None
 
 
@@ -283,5 +288,5 @@ def _join_processes(jax: Any) -> None:
     except (RuntimeError, ValueError) as error:
         raise InputError(
             "--device=multi_worker --runtime=pjrt: jax.distributed could not join the processes: "
-            f"{str(error).splitlines()[0]}. Describe them in TF_CONFIG."
+            f"{_sentence(error)} Describe them in TF_CONFIG."
         ) from None

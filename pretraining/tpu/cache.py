@@ -47,8 +47,7 @@ Compile = Callable[[Step, str], CompiledSize]
 
 def folder(system: str = "") -> str:
     """Return the cache folder; `system` is the project whose model is compiled, if not ours."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(cache, "albert_tf", "tpu_check", system)
+    return outputs.cache_folder("tpu_check", system)
 
 
 def program_key(step: Step, topology: str) -> dict[str, Any]:

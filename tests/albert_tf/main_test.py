@@ -66,6 +66,12 @@ def test_an_unknown_command_suggests_the_nearest(capsys, monkeypatch):
         "albert-tf: error: unknown command `data.biuld`. Did you mean data.build or data.pairs or "
         "data.clean?\n"
     )
+    monkeypatch.setattr(sys, "argv", ["albert-tf", "train"])
+    assert launcher.main() == 2
+    assert capsys.readouterr().err == (
+        "albert-tf: error: unknown command `train`. Did you mean pretraining.train or "
+        "finetuning.train?\n"
+    )
 
 
 def test_in_a_checkout_it_runs_the_same_command():

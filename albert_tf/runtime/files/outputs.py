@@ -247,6 +247,12 @@ def write_bytes(path: str, content: bytes) -> None:
         file.write(content)
 
 
+def cache_folder(*names: str) -> str:
+    """Return the folder of a cache of this package, which may not exist."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(cache, "albert_tf", *names)
+
+
 def read_json(path: str, allow_nan: bool = False) -> dict[str, Any]:
     """Return the object in a JSON file.
 

@@ -32,6 +32,17 @@ def test_commands_are_recognized_by_their_arguments(monkeypatch, argv, expected)
     assert programs.is_command() == expected
 
 
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [(["-m", "--data=x"], True), (["/bin/albert-tf"], True), (["train.py"], False), ([""], False)],
+)
+def test_a_command_of_a_python_that_does_not_know_its_arguments(monkeypatch, argv, expected):
+    """Python 3.9 has no orig_argv, and -m in place of the module while its package is imported."""
+    monkeypatch.delattr(sys, "orig_argv")
+    monkeypatch.setattr(sys, "argv", argv)
+    assert programs.is_command() == expected
+
+
 OTHER = """
 import sys
 sys.version_info, sys.orig_argv = ({}, {}, 0), ["python", "-m", {!r}]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from albert_tf.runtime.errors import MachineError
+from albert_tf.runtime.errors import InputError, MachineError
 from data import build as build_module
 from data.build import build
 from data.building import beam_runner, endpoints
@@ -120,6 +120,24 @@ def test_a_server_that_does_not_listen_is_named(options, arguments):  # noqa: F8
     with pytest.raises(MachineError, match=f"no server answers at {flag} .*: localhost:{port} "):
         build(bad)
     assert not pathlib.Path(options.output).exists()
+
+
+@pytest.mark.parametrize(
+    ("beam_args", "message"),
+    [
+        ("--job_endpoint=localhost", "--job_endpoint in --beam_args must be HOST:PORT. Received: "),
+        ("--dask_client_address=scheduler", "--dask_client_address in --beam_args must be HOST"),
+        ("--job_endpoint=[::1]:{port}", "no server answers at --job_endpoint in --beam_args: "),
+        ("--job_endpoint=dns:///localhost:{port}", "no server answers at --job_endpoint in --be"),
+    ],
+)
+def test_an_address_of_any_form_is_tried_or_refused(beam_args, message):
+    pytest.importorskip("apache_beam")
+    if "dask" in beam_args:
+        pytest.importorskip("apache_beam.runners.dask.dask_runner")
+    with pytest.raises((InputError, MachineError)) as caught:
+        endpoints.require_answers(beam_runner.require_beam(beam_args.format(port=free_port())))
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(
