@@ -22,6 +22,31 @@ class Reliability(NamedTuple):
     size: np.ndarray
 
 
+class Answered(NamedTuple):
+    """What remains if only answers of at least a probability are given.
+
+    Attributes:
+      least: the least probability.
+      share: the share of the answers that are given.
+      accuracy: the share of right ones among these; NaN if there are none.
+      refused: the share of all right answers that are not given: the price.
+    """
+
+    least: float
+    share: float
+    accuracy: float
+    refused: float
+
+
+def answered(confidences: Confidences, least: float) -> Answered:
+    """Return what remains of at least one answer if those below `least` are refused."""
+    given, is_right = confidences.probability >= least, confidences.is_right
+    right = int(np.sum(given & is_right))
+    accuracy = right / int(np.sum(given)) if given.any() else float("nan")
+    refused = 1 - right / int(np.sum(is_right)) if is_right.any() else 0.0
+    return Answered(least, float(np.mean(given)), accuracy, refused)
+
+
 def reliability(confidences: Confidences, bins: int = BINS) -> Reliability:
     """Sort the answers by probability into bins of equal width, without the empty ones.
 

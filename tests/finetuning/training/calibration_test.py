@@ -22,7 +22,13 @@ from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSe
 from albert_tf.tasks.predictor import load_predictor, load_task_model, predict
 from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.texts import featurize_texts
-from finetuning.datasets.scores.calibration import Confidences, calibration_error, reliability
+from finetuning.datasets.scores.calibration import (
+    Answered,
+    Confidences,
+    answered,
+    calibration_error,
+    reliability,
+)
 from finetuning.kinds.registry import FINETUNING
 from finetuning.train import FinetuneOptions, main
 from finetuning.training.calibration import (
@@ -33,6 +39,15 @@ from finetuning.training.calibration import (
 from tests.finetuning.conftest import QUICK
 
 TEXTS = ["apple pear", "hammer", "plum saw", "cherry"]
+
+
+def test_what_a_threshold_costs_by_hand():
+    """Of five answers, three of them right, those of at least .8 are three, two of them right."""
+    probability = np.array([0.5, 0.6, 0.8, 0.9, 0.95])
+    confidences = Confidences(probability, np.array([False, True, True, False, True]))
+    assert answered(confidences, 0.8) == pytest.approx(Answered(0.8, 3 / 5, 2 / 3, 1 / 3))
+    assert answered(confidences, 0.0) == pytest.approx(Answered(0.0, 1, 3 / 5, 0))
+    assert answered(confidences, 0.99) == pytest.approx(Answered(0.99, 0, np.nan, 1), nan_ok=True)
 
 
 def test_the_calibration_error_by_hand():
@@ -124,6 +139,8 @@ def test_the_card_has_both_errors(calibrated: RunDir):
     assert 0 < result["calibration_error"] and 0 < result["uncalibrated_error"]
     for name in ("calibration_error", "uncalibrated_error"):
         assert f"{result[name]:.4f}" in card
+    first = result["answered"][0]
+    assert f"| {first['least']:g} | {first['share']:.1%} | {first['accuracy']:.1%} | " in card
     likelihoods = [row["prediction"]["probabilities"][row["example"]["label"]] for row in rows]
     assert result["loss"] == pytest.approx(-np.mean(np.log(likelihoods)), rel=1e-4)
     assert (pathlib.Path(calibrated.plots_path) / "reliability.png").stat().st_size > 0
