@@ -82,6 +82,7 @@ class PjrtRuntime:
         of_gpu = _DETERMINISTIC if deterministic else None
         self._options = {"cpu": _OPTIONS_OF_CPU, "gpu": of_gpu}.get(self.platform)
         self._state: list[Any] | None = None
+        self._sharded: ShardedStep | None = None
         self._is_ahead = False  # of the variables
 
     @property
@@ -105,8 +106,8 @@ class PjrtRuntime:
     def start(self, step: Step) -> None:
         """Prepare to run `step`, which is compiled for its first batch."""
         assert isinstance(step, TrainStep)
-        self._step, self._variables, self._state = step, variables_of(step), None
-        self.__dict__.pop("_sharded", None)  # of a step before
+        self._step, self._variables = step, variables_of(step)
+        self._state = self._sharded = None
 
     def batches(self, config: PretrainConfig, records: Records | Mixture, first: int) -> Iterator:
         """Return this process's part of the batches from number `first` on."""
@@ -151,7 +152,7 @@ class PjrtRuntime:
         make_model = functools.partial(AlbertPretrainer, heads=config.heads)
         self._dataset(config, records, 0)  # for the shapes of a batch
         self.start(make_step(*without_values(config, make_model), config, self.parallel_parts))
-        step, count = self._sharded, steps_per_call(config.loop.steps_per_loop)
+        step, count = self._sharded_step(), steps_per_call(config.loop.steps_per_loop)
         size, _ = compile_lowered(step.lower(count), step.argument_bytes(count))
         if size.total > self.memory:
             raise InputError(
@@ -161,10 +162,11 @@ class PjrtRuntime:
                 "--set model.rematerialize=true."
             )
 
-    @functools.cached_property
-    def _sharded(self) -> ShardedStep:
-        joined = JoinedStep.of(self._step, self._specs, self.platform)
-        return ShardedStep(joined, self.devices, self._options)
+    def _sharded_step(self) -> ShardedStep:
+        if self._sharded is None:
+            joined = JoinedStep.of(self._step, self._specs, self.platform)
+            self._sharded = ShardedStep(joined, self.devices, self._options)
+        return self._sharded
 
     def run_steps(self, batches: Iterator, count: int) -> tuple[Mapping[str, float], np.ndarray]:
         """Run steps; return sums over them and, float32 [count], 1 for each skipped step.
@@ -172,7 +174,7 @@ class PjrtRuntime:
         The next batches are put on the devices while the steps before run.
         """
         at_once = steps_per_call(count)
-        step = self._sharded
+        step = self._sharded_step()
         if self._state is None:
             values = [variable.numpy() for variable in self._variables]
             self._state = step.put_state(values)
