@@ -31,7 +31,7 @@ FILES = {
 
 
 def test_the_folder_is_whole_and_small():
-    assert pretrained.names() == [NAME]
+    assert pretrained.names() == [NAME, f"{NAME}-embed"]
     files = [path for path in FOLDER.rglob("*") if path.is_file()]
     assert {path.relative_to(FOLDER).as_posix() for path in files} == FILES
     assert sum(path.stat().st_size for path in files) < 16_000_000
