@@ -121,8 +121,8 @@ def test_bfloat16_is_as_exact_as_plain(variant, kernels):
     """Both differ from float32 by some 15 roundings in a row, of 2^-9 each, in two layers.
 
     The errors of single seeds vary by a factor of four either way, so they are squared and added.
-    The ratio of the sums' roots is at most 1.5 but for ReLU on a TPU, where it was 1.57: its gradient
-    jumps where a rounding changes the sign of its argument.
+    The ratio of the sums' roots is at most 1.5 but for ReLU on a TPU, where it was 1.57: its
+    gradient jumps where a rounding changes the sign of its argument.
     """
     errors, size = {"plain": 0.0, kernels: 0.0}, 0.0
     for seed in range(6):
