@@ -33,7 +33,7 @@ class Classifier(TextKind[ClassifierSettings]):
         "task.loss": "contrastive",
         "training.batch_size": 64,
         "training.epochs": 5.0,
-        "training.learning_rate": 2e-4,
+        "training.learning_rate": 5e-4,
     }
 
     def constant_answer(self, data: Data) -> tuple[str, Prediction]:
