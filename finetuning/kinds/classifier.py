@@ -98,7 +98,9 @@ class Classifier(TextKind[ClassifierSettings]):
             return None
 
         def vectors_of(model: SequenceClassifier) -> np.ndarray:
-            return np.asarray(predict(TextVectors(model), train, batch_size))
+            with model.distribute_strategy.scope():
+                vectors = TextVectors(model)
+            return np.asarray(predict(vectors, train, batch_size))
 
         head = LogisticHead(model, vectors_of, np.asarray(train.targets["label"]))
         print(
