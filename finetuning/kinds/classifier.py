@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import ConfigError, listed
-from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier, TextVectors
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
@@ -99,7 +99,7 @@ class Classifier(TextKind[ClassifierSettings]):
 
         def vectors_of(model: SequenceClassifier) -> np.ndarray:
             with model.distribute_strategy.scope():
-                vectors = TextVectors(model)
+                vectors = model.text_vectors()
             return np.asarray(predict(vectors, train, batch_size))
 
         head = LogisticHead(model, vectors_of, np.asarray(train.targets["label"]))

@@ -11,7 +11,7 @@ import albert_tf
 from albert_tf.models.encoder import load_encoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier.model import SequenceClassifier, TextVectors
+from albert_tf.tasks.classifier.model import SequenceClassifier
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_task_model, predict
 from albert_tf.tasks.texts import featurize_texts
@@ -56,7 +56,7 @@ def test_the_head_is_the_logistic_regression_of_the_training_texts(run: RunDir, 
     rows = [line.split("\t") for line in pathlib.Path(fruit, "train.tsv").read_text().splitlines()]
     labels = np.array([model.task.labels.index(label) for _, label in rows[1:]])
     features = featurize_texts([TextExample(text) for text, _ in rows[1:]], tokenizer, model.task)
-    vectors = predict(TextVectors(model), features, 16)
+    vectors = predict(model.text_vectors(), features, 16)
     best = [
         LogisticRegression(C=strength, max_iter=1000).fit(vectors, labels).predict_proba(vectors)
         for strength in (1.0, 10.0, 100.0, 1000.0)
@@ -107,7 +107,7 @@ def test_a_label_without_training_texts_is_not_predicted(run: RunDir):
     model = SequenceClassifier(load_encoder(run.path), task).create_weights()
     features = featurize_texts(texts, tokenizer, task)
     labels = features.targets["label"]
-    head = LogisticHead(model, lambda model: predict(TextVectors(model), features, 4), labels)
+    head = LogisticHead(model, lambda model: predict(model.text_vectors(), features, 4), labels)
     head(model)
     assert (predict(model, features, 4).argmax(1) == labels).all()
     assert head.accuracy == 1.0

@@ -305,7 +305,7 @@ def test_the_paper_s_recipe_gives_way_to_the_user(start: str):
     assert "training.steps" not in recipe("training.epochs=2")
     assert "training.steps" not in recipe(" training.epochs = 2")
     assert recipe(name="none") == {}
-    with pytest.raises(InputError, match="--recipe must be one of paper, none"):
+    with pytest.raises(InputError, match="--recipe must be one of paper, few_labels, none"):
         recipe(name="google")
 
 

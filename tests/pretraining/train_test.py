@@ -29,6 +29,7 @@ from albert_tf.text.extension import add_pieces, distinct_scores
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.build import build
 from data.building.options import BuildOptions
+from data.objectives.masked_lm import MaskedLm
 from data.objectives.registry import ObjectiveConfig
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining import evaluate, train
@@ -140,7 +141,7 @@ def test_the_last_line_names_each_metric_once(finished: RunDir, tmp_path: pathli
     shutil.copytree(finished.path, tmp_path / "run")
     run = RunDir(str(tmp_path / "run"))
     run.add_metrics(run.metrics()[-1] | {"heldout/loss/sop": 0.5, "heldout/loss/pair": 0.5})
-    finish(run, ObjectiveConfig().objectives)
+    finish(run, (MaskedLm(), ObjectiveConfig().of_pairs))
     shown = capsys.readouterr().out
     assert "heldout/loss/sop 0.5" in shown and "heldout/loss/pair" not in shown
     assert run.result()["heldout/loss/pair"] == 0.5

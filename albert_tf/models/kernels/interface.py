@@ -132,7 +132,8 @@ class Kernels:
             return self.activation(gate, name) * value
         if name == "relu":
             return tf.nn.relu(x)
-        return tf.cast(tf.nn.gelu(tf.cast(x, tf.float32), approximate=True), x.dtype)
+        wide = x if x.dtype.size >= 4 else tf.cast(x, tf.float32)
+        return tf.cast(tf.nn.gelu(wide, approximate=True), x.dtype)
 
     def dropout(self, x: tf.Tensor, dropout: Dropout | None) -> tf.Tensor:
         """Return `plain.dropped`, or x itself without dropout."""

@@ -120,6 +120,10 @@ class SequenceClassifier(TaskModel):
         """Return the means [B, H] of [B, S, H] where the mask [B, S] is 1, of length 1."""
         return normalized(mean_of(hidden, mask))
 
+    def text_vectors(self) -> tf_keras.Model:
+        """Return a model of the vectors of length 1 that the head reads if `pooling` is mean."""
+        return _TextVectors(self)
+
     def training_losses(self) -> tf_keras.losses.Loss:
         """Return the argument of `compile(loss=...)`."""
         if self.task.is_contrastive:
@@ -133,7 +137,7 @@ class SequenceClassifier(TaskModel):
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-class TextVectors(tf_keras.Model):
+class _TextVectors(tf_keras.Model):
     """The vectors of length 1 that the head of a classifier reads, float32 [B, H]."""
 
     def __init__(self, classifier: SequenceClassifier) -> None:

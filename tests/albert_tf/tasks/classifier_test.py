@@ -15,7 +15,6 @@ from albert_tf.tasks.classifier.model import (
     ClassifierSettings,
     SequenceClassifier,
     SupervisedContrastive,
-    TextVectors,
 )
 from albert_tf.tasks.features import Features, TextFeatures, concatenate, pack
 from albert_tf.tasks.kinds import KINDS
@@ -262,7 +261,7 @@ class TestContrast:
         mean /= np.linalg.norm(mean, axis=1, keepdims=True)
         kernel, bias = model.head.get_weights()
         np.testing.assert_allclose(model(inputs), mean @ kernel + bias, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(TextVectors(model)(inputs), mean, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(model.text_vectors()(inputs), mean, rtol=1e-4, atol=1e-6)
 
     def test_in_training_the_vectors_come_out(self, tiny):
         task = TASK.replace(pooling="mean", loss="contrastive")
