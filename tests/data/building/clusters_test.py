@@ -126,7 +126,11 @@ def test_a_server_that_does_not_listen_is_named(options, arguments):  # noqa: F8
     ("beam_args", "message"),
     [
         ("--job_endpoint=localhost", "--job_endpoint in --beam_args must be HOST:PORT. Received: "),
-        ("--dask_client_address=scheduler", "--dask_client_address in --beam_args must be HOST"),
+        pytest.param(
+            "--dask_client_address=scheduler",
+            "--dask_client_address in --beam_args must be HOST",
+            marks=pytest.mark.slow,
+        ),
         ("--job_endpoint=[::1]:{port}", "no server answers at --job_endpoint in --beam_args: "),
         ("--job_endpoint=dns:///localhost:{port}", "no server answers at --job_endpoint in --be"),
     ],
