@@ -115,7 +115,7 @@ class Facts:
             f"Recommended: --vocab_size={size}, --seq_length={seq_length}, "
             f"--experiment=albert-mini --set loop.steps={steps} --set "
             f"optimizer.warmup_steps={warmup} --set optimizer.decay_steps={decay}: {took}. "
-            f"{INCLUDED} has 16,000 pieces for 88 million words, the paper 30,000 for 3 billion."
+            f"{INCLUDED} has 16,132 pieces for 88 million words, the paper 30,000 for 3 billion."
         )
 
 

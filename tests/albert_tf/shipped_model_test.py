@@ -12,6 +12,7 @@ import pytest
 import albert_tf
 from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.tokenizer import load_tokenizer
 from pretraining.loop.recipes import EXPERIMENTS
 
 NAME = "albert-mini-en"
@@ -39,8 +40,8 @@ def test_the_folder_is_whole_and_small():
 
 def test_it_is_the_experiment():
     config = albert_tf.AlbertConfig.from_preset(NAME)
-    wanted = EXPERIMENTS["albert-mini"].model.replace(vocab_size=config.vocab_size)
-    assert config == wanted
+    wanted = EXPERIMENTS["albert-mini"].model
+    assert config == wanted.replace(vocab_size=config.vocab_size, max_positions=512)
     recorded = json.loads((FOLDER / "training.json").read_text())
     assert recorded["model"] == settings.to_dict(config)
     assert 3e6 < config.param_count() < 8e6
@@ -72,6 +73,13 @@ def test_it_fills_blanks():
         assert f"▁{word}" in [piece for piece, _ in masks[0]], (text, masks)
 
 
+def test_it_knows_everyday_characters():
+    tokenizer = load_tokenizer(str(FOLDER))
+    ids = tokenizer.encode_batch(["so happy 😂 ❤", "that’s 5 € 😭 … ok"])
+    assert not any(tokenizer.special.unk in row for row in ids)
+    assert tokenizer.decode(ids[0]) == "so happy 😂 ❤"
+
+
 @pytest.mark.slow
 def test_its_script_makes_a_model_from_text(tmp_path: pathlib.Path):
     """On the project's own documentation, with a small vocabulary and two steps."""
@@ -83,6 +91,8 @@ def test_its_script_makes_a_model_from_text(tmp_path: pathlib.Path):
             for number in range(40):
                 text = pages[number % len(pages)]
                 file.write(json.dumps({"text": f"{name} {number}\n\n{text}"}) + "\n")
+    everyday = tmp_path / "everyday.jsonl"
+    everyday.write_text(f"{json.dumps({'text': 'so happy 😂 ' * 3})}\n")
     command = ["bash", str(FOLDER / "make.sh"), str(corpus), str(tmp_path / "out")]
     small = ("loop.steps=2", "loop.steps_per_loop=1", "loop.checkpoint_every=1")
     small += ("optimizer.warmup_steps=1", "optimizer.decay_steps=1", "loop.global_batch_size=8")
@@ -91,12 +101,14 @@ def test_its_script_makes_a_model_from_text(tmp_path: pathlib.Path):
     for _ in range(2):  # the second time, nothing is left to do
         done = subprocess.run(
             [*command, *(f"--set={value}" for value in small)],
-            env=os.environ | {"VOCAB_SIZE": "600", "PATH": path},
+            env=os.environ | {"VOCAB_SIZE": "600", "EVERYDAY": str(everyday), "PATH": path},
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]
     model = albert_tf.load_pretrainer(str(tmp_path / "out" / NAME))
-    assert model.config.hidden_size == 64
+    assert model.config.hidden_size == 64 and model.config.max_positions == 512
+    tokenizer = load_tokenizer(str(tmp_path / "out" / NAME))
+    assert tokenizer.special.unk not in tokenizer.encode_batch(["😂"])[0]
     assert RunDir(str(tmp_path / "out" / "run")).result()["step"] == 2
