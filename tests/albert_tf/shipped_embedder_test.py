@@ -55,24 +55,18 @@ def test_texts_of_the_same_meaning_are_near(capsys):
 @pytest.mark.slow
 def test_its_script_makes_a_model_from_text(tmp_path: pathlib.Path):
     """On the project's own documentation, with the shipped embedder as the teacher."""
-    for name in ("corpus", "nli"):
-        (tmp_path / name).mkdir()
+    (tmp_path / "corpus").mkdir()
     pages = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))]
     with gzip.open(tmp_path / "corpus" / "docs.jsonl.gz", "wt", encoding="utf-8") as file:
         file.writelines(json.dumps({"text": page}) + "\n" for page in pages)
-    with gzip.open(tmp_path / "nli" / "few.jsonl.gz", "wt", encoding="utf-8") as file:
-        for number in range(8):
-            for label in ("entailment", "contradiction"):
-                row = {"premise": f"Number {number}.", "hypothesis": f"{number} {label}"}
-                file.write(json.dumps(row | {"label": label}) + "\n")
     dev = tmp_path / "dev.tsv"
     dev.write_text(
         "\n".join(["sentence1\tsentence2\tscore", *(f"a {i}\tb {i}\t{i}" for i in range(40))])
     )
-    command = ["bash", str(FOLDER / "make.sh"), *(str(tmp_path / n) for n in ("corpus", "nli"))]
-    command += [str(FOLDER), str(dev), str(tmp_path / "out")]
+    arguments = (tmp_path / "corpus", FOLDER, dev, tmp_path / "out")
+    command = ["bash", str(FOLDER / "make.sh"), *map(str, arguments)]
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-    few = {"TEXTS": "80", "PAIRS": "60", "EXAMPLES": "64", "PATH": path}
+    few = {"SENTENCES": "400", "PASSAGES": "80", "LONG_PASSAGES": "32", "EPOCHS": "1", "PATH": path}
     for _ in range(2):  # the second time, nothing is left to do
         done = subprocess.run(
             command, env=os.environ | few, capture_output=True, text=True, check=False
