@@ -13,7 +13,8 @@ A task of GLUE, SQuAD or RACE uses the paper's settings (Table 14: learning rate
 warm-up, dropout, length). --set overrides each of them, and --recipe=none drops them all. The dev
 examples are evaluated during training, and the best weights are kept. An interrupted run resumes
 from its last evaluation. --seeds=5 creates RUN_DIR/seed-0 to seed-4 and writes median and spread to
-RUN_DIR/seeds.json.
+RUN_DIR/seeds.json. With --runtime=pjrt, JAX's client computes the steps, as on GPUs; evaluations
+stay on the CPU.
 """
 
 import dataclasses
@@ -21,12 +22,15 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import tensorflow as tf
+
 from albert_tf.runtime import commands, devices
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.training.jax_devices import JaxDevices
 from albert_tf.training.progress import printing_if
 from finetuning.datasets import DATASETS, TRAINED, trained_dataset
 from finetuning.datasets.dataset import Dataset, Reading, source_of
@@ -35,6 +39,8 @@ from finetuning.reporting import report
 from finetuning.reporting.intact_results import read_result
 from finetuning.training.config import RECIPES
 from finetuning.training.finetuner import Finetuner, TrainingSource
+from finetuning.training.fit import Fit, keras_fit
+from finetuning.training.jax_fit import JaxFit
 from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
@@ -110,7 +116,15 @@ class FinetuneOptions(commands.CommandOptions):
         "the number of runs; their seeds are `seed`, `seed` + 1, ...", 1
     )
     device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
-    tpu: str | None = commands.option("the TPU: its name, its grpc:// address, or local", None)
+    tpu: str | None = commands.option(
+        "the TPU: its name, its grpc:// address, or local",
+        None,
+        only_for={"runtime": ("tensorflow",)},
+    )
+    runtime: Annotated[str, one_of("tensorflow", "pjrt")] = commands.option(
+        "what computes the steps: tensorflow, or pjrt, which is JAX's client, on one device",
+        "tensorflow",
+    )
     cache_dir: str | None = commands.option(
         "a folder that caches features for later runs", None, path=True
     )
@@ -131,16 +145,19 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
     source = source_of(options.data_dir, options.tfds, _reading(options))
     require_settings(KINDS[task.kind].settings, options.set)
     recipe = recipe_of(task, options)
-    strategy = devices.strategy(options.device, options.tpu)  # must precede all computation
+    assignments = list(options.set)
+    fit, strategy = set_up_devices(options, assignments)
     start = StartingPoint.of(
         options.init, options.init_from_task, options.tokenizer, options.unfinished
     )
     data = task.read(source)
-    config = resolve(start, data, recipe, options.set, options.device)
+    config = resolve(start, data, recipe, assignments, options.device)
     config.training.check_batch(strategy.num_replicas_in_sync)
     share = config.training.threshold_share
     cache = None if options.dry_run else options.cache_dir
-    finetuner = Finetuner(options.task, task, data, source, start.tokenizer, strategy, cache, share)
+    finetuner = Finetuner(
+        options.task, task, data, source, start.tokenizer, strategy, cache, share, fit
+    )
     training_source = TrainingSource(start.origin, start.model, start.fingerprint)
     several = [os.path.join(options.run_dir, f"seed-{i}") for i in range(options.seeds)]
     runs = [open_run(path) for path in (several if options.seeds > 1 else [options.run_dir])]
@@ -150,6 +167,27 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
             finetuner.run(seeded, run, training_source, options.dry_run)
     if len(runs) > 1 and not options.dry_run and devices.is_chief(strategy):
         print(report.summarize(options.run_dir, [read_result(run) for run in runs]))
+
+
+def set_up_devices(
+    options: FinetuneOptions, assignments: list[str]
+) -> tuple[Fit, tf.distribute.Strategy]:
+    """Return what computes the steps, and where the variables are; must precede all computation.
+
+    The precision of JAX's devices is appended to the assignments if they leave it open.
+    """
+    if options.runtime == "tensorflow":
+        return keras_fit, devices.strategy(options.device, options.tpu)
+    if options.device == "multi_worker":
+        raise InputError(
+            "--runtime=pjrt fine-tunes on one device. Received: --device=multi_worker. Pass "
+            "another device, or --runtime=tensorflow."
+        )
+    found = JaxDevices(options.device)
+    key = "training.precision"
+    if not any(assignment.partition("=")[0].strip() == key for assignment in assignments):
+        assignments.append(f"{key}={found.precision}")
+    return JaxFit(found), found.strategy
 
 
 def _reading(options: FinetuneOptions) -> Reading:

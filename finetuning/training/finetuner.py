@@ -30,7 +30,7 @@ from finetuning.training import calibration
 from finetuning.training.batches import in_pairs
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
-from finetuning.training.fit import Scores, compiled, fine_tune, mean_loss
+from finetuning.training.fit import Fit, Scores, compiled, fine_tune, keras_fit, mean_loss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Finetuner:
       name: the task's name in `finetuning.datasets.DATASETS`.
       source: the location of `data`, and its `reading`, which is part of each run's config.
       threshold_share: as `training.threshold_share`.
+      fit: computes the steps, by default `keras_fit`.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Finetuner:
         strategy: tf.distribute.Strategy,
         cache_dir: str | None = None,
         threshold_share: float = 0.0,
+        fit: Fit = keras_fit,
     ) -> None:
         self.fingerprint = report.fingerprint(data)
         for note in notes.repeated(data):
@@ -85,6 +87,7 @@ class Finetuner:
             data = dataclasses.replace(data, train=train)
         self.name, self.task, self.data, self.tokenizer = name, task, data, tokenizer
         self.strategy, self.cache_dir, self.source = strategy, cache_dir, source
+        self.fit = fit
         self._features: dict[str, Features] = {}
 
     def run(
@@ -129,7 +132,9 @@ class Finetuner:
                 solve = kind.head_solver(model, train, config.training.batch_size)
                 evaluate = self._evaluation(config.training, solve)
                 arrange = in_pairs(train.targets["label"]) if solve else None
-                best_step = fine_tune(model, config, plan, train, evaluate, metric, run, arrange)
+                best_step = fine_tune(
+                    model, config, plan, train, evaluate, metric, run, arrange, self.fit
+                )
             model = self._in_float32(model, config, source)
             self._finish(model, config, run_config, metric, best_step, count, run)
 

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,9 @@ from finetuning.training.config import FinetuneConfig, Plan
 from finetuning.training.layer_rates import LayerwiseAdamW, factors_of, freeze
 
 Scores = dict[str, float]
+# (a compiled model, its batches, their number, the weights of labels, a bar that counts the steps)
+# -> the mean loss; the variables of model and optimizer are up to date afterwards.
+Fit = Callable[[TaskModel, tf.data.Dataset, int, Mapping[int, float] | None, Progress], float]
 
 
 def compiled(
@@ -65,14 +68,15 @@ def fine_tune(
     metric: str,
     run: RunDir,
     arrange: Arrange | None = None,
+    fit: Fit | None = None,
 ) -> int:
     """Train a compiled model to the end of its plan or patience; restore and return the best step.
 
     An interrupted run resumes from its last evaluation, with the batches and the dropout that it
     would have had. `evaluate` returns name -> value on the dev examples; `metric` names the value
     that chooses the best weights. Higher is better; of equal values, the one with the lower `loss`,
-    or without a loss the later one. `arrange` is that of `training_batches`. `run` has begun, and
-    the chief holds its lock.
+    or without a loss the later one. `arrange` is that of `training_batches`. `fit` computes the
+    steps, by default `keras_fit`. `run` has begun, and the chief holds its lock.
 
     Raises:
       InputError: the loss is not finite, or the metric was never a number.
@@ -93,14 +97,8 @@ def fine_tune(
             start, first = time.monotonic(), state.step
             end = min(plan.steps, first - first % every + every)
             batches = training_batches(train, size, config.seed, first, end, pad, arrange)
-            model.fit(
-                batches,
-                steps_per_epoch=end - first,
-                class_weight=weights,
-                callbacks=[_Advance(progress)],
-                verbose=0,
-            )
-            loss = _finite_loss(model, end)
+            loss = (fit or keras_fit)(model, batches, end - first, weights, progress)
+            _require_finite(loss, end)
             scores = evaluate(model)
             row = {f"dev/{name}": value for name, value in scores.items()}
             log.add({"step": end, "loss/train": loss, **row, "seconds": time.monotonic() - start})
@@ -113,6 +111,24 @@ def fine_tune(
         raise InputError(f"`training.metric`: dev {metric} was not a number in any evaluation.")
     best.restore()
     return best.step
+
+
+def keras_fit(
+    model: TaskModel,
+    batches: tf.data.Dataset,
+    steps: int,
+    class_weights: Mapping[int, float] | None,
+    progress: Progress,
+) -> float:
+    """Run steps by the model's `fit`; return the mean loss."""
+    model.fit(
+        batches,
+        steps_per_epoch=steps,
+        class_weight=class_weights,
+        callbacks=[_Advance(progress)],
+        verbose=0,
+    )
+    return model.history.history["loss"][0]
 
 
 def balanced_weights(labels: np.ndarray) -> dict[int, float]:
@@ -209,15 +225,12 @@ class _Advance(tf_keras.callbacks.Callback):
         self._progress.advance(1)
 
 
-def _finite_loss(model: TaskModel, step: int) -> float:
-    """Return the mean loss of the steps of the last `fit`, which ended at `step`."""
-    loss = model.history.history["loss"][0]
+def _require_finite(loss: float, step: int) -> None:
     if not math.isfinite(loss):
         raise InputError(
             f"the loss was not finite before step {step:,}. Pass a lower training.learning_rate, "
             "or more training.warmup_steps."
         )
-    return loss
 
 
 def _line(step: int, steps: int, loss: float, scores: Scores) -> str:

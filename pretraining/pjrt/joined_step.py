@@ -11,10 +11,10 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.kernels import target
 from albert_tf.optimization import AdamW
 from albert_tf.runtime import devices
+from albert_tf.training.jax_program import Program, Shape, num_bytes
 from albert_tf.training.step import num_parts
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
-from pretraining.pjrt.program import Program, Shape, num_bytes
 
 AXIS = "replicas"
 # Steps that a call runs: the host needs a few milliseconds for a call, however many steps it runs.

@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import devices, extras
+from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.files import outputs
+from albert_tf.training.jax_devices import JaxDevices, sentence
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.train_step import Step, TrainStep
@@ -27,14 +27,7 @@ from pretraining.pjrt.joined_step import (
     variables_of,
     without_values,
 )
-from pretraining.pjrt.program import check_programs, load_jax
 
-# On a GPU, sums by atomic additions are in no order. (`xla_gpu_deterministic_ops` would also choose
-# kernels without timing them: a step of albert-mini takes 5.1 ms instead of 4.7 ms.)
-_DETERMINISTIC = {"xla_gpu_exclude_nondeterministic_ops": True}
-# On a CPU, reductions of YNNPACK are wrong for some shapes (jax 0.10.2; jax-ml/jax 39103), and with
-# several threads not the same in each call (0.11.0; 39741).
-_OPTIONS_OF_CPU = {"xla_cpu_experimental_ynn_fusion_type": ""}
 _ROLES = ("chief", "worker")  # of TF_CONFIG, in the order of the processes
 _REACH_SECONDS = 300.0  # until the first process listens
 
@@ -57,30 +50,14 @@ class PjrtRuntime:
     """
 
     def __init__(self, device: str, deterministic: bool = True) -> None:
-        devices.check_device(device)
-        self._jax = load_jax()
-        if device == "cpu":
-            self._jax.config.update("jax_platforms", "cpu")  # else jax would start a TPU's library
-        for kind in ("GPU", "TPU"):
-            with contextlib.suppress(RuntimeError, ValueError):  # already started; unknown kind
-                tf.config.set_visible_devices([], kind)
-        if device == "multi_worker":
-            _join_processes(self._jax)
-        self.devices = _find(self._jax, device)
-        self.platform = self.devices[0].platform
-        if self.platform != "cpu" and not self._jax.config.jax_compilation_cache_dir:
-            # The compiler times kernels to choose among them. A restart must have the same ones.
-            self._jax.config.update("jax_compilation_cache_dir", outputs.cache_folder("pjrt"))
-        if deterministic:
-            devices.make_deterministic()  # TensorFlow evaluates
-            tf.random.set_seed(0)  # without one, it would refuse to draw what is replaced later
-        self.strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-        check_programs()
+        join = _join_processes if device == "multi_worker" else None
+        self._found = JaxDevices(device, deterministic, join)
+        self._jax, self._options = self._found.jax, self._found.options
+        self.devices, self.platform = self._found.devices, self._found.platform
+        self.strategy = self._found.strategy
         self.replicas, self.parallel_parts = len(self.devices), 1
         self._num_processes, self._process = self._jax.process_count(), self._jax.process_index()
         self.is_chief = self._process == 0
-        of_gpu = _DETERMINISTIC if deterministic else None
-        self._options = {"cpu": _OPTIONS_OF_CPU, "gpu": of_gpu}.get(self.platform)
         self._state: list[Any] | None = None
         self._sharded: ShardedStep | None = None
         self._is_ahead = False  # of the variables
@@ -88,13 +65,7 @@ class PjrtRuntime:
     @property
     def precision(self) -> str:
         """The fastest precision on the devices."""
-        if self.platform == "cpu":
-            return devices.resolve_precision("auto", "cpu")
-        if self.platform == "tpu":
-            return "mixed_bfloat16"
-        capability = str(getattr(self.devices[0], "compute_capability", ""))
-        is_old = capability[:1].isdigit() and float(capability) < 8.0  # AMD's are such as gfx942
-        return "float32" if is_old else "mixed_bfloat16"
+        return self._found.precision
 
     def peak_flops(self, precision: str) -> float | None:
         """Return the peak FLOPs per second of all replicas; None if unknown."""
@@ -229,24 +200,6 @@ def _peak_flops(kind: str) -> float | None:
     return next((flops for key, flops in devices.PEAK_FLOPS.items() if key in name), None)
 
 
-def _sentence(error: Exception) -> str:
-    """Return the first line of an error with one full stop."""
-    return str(error).partition("\n")[0].rstrip(". ") + "."
-
-
-def _find(jax: Any, device: str) -> list[Any]:
-    """Return the devices of all processes."""
-    kind = None if device in ("auto", "multi_worker") else device
-    try:
-        return jax.devices(kind)
-    except RuntimeError as error:
-        extra = f"pjrt-{kind}" if kind in ("gpu", "tpu") else "pjrt"
-        raise InputError(
-            f"--device={device} --runtime=pjrt: jax finds no such device: "
-            f"{_sentence(error)} Run {extras.install(extra)}, or pass --device=cpu."
-        ) from None
-
-
 def _await(address: str) -> None:
     """Wait until a process listens at HOST:PORT: jax would abort if none did in time."""
     host, _, port = address.rpartition(":")
@@ -290,5 +243,5 @@ def _join_processes(jax: Any) -> None:
     except (RuntimeError, ValueError) as error:
         raise InputError(
             "--device=multi_worker --runtime=pjrt: jax.distributed could not join the processes: "
-            f"{_sentence(error)} Describe them in TF_CONFIG."
+            f"{sentence(error)} Describe them in TF_CONFIG."
         ) from None

@@ -36,7 +36,7 @@ SOURCES = (
     "pretraining/loop/train_step.py",
     "pretraining/pjrt/compiled.py",
     "pretraining/pjrt/joined_step.py",
-    "pretraining/pjrt/program.py",
+    "albert_tf/training/jax_program.py",
     "pretraining/tpu/cost_model.py",
     "pretraining/tpu/lowering.py",
     "pretraining/tpu/step.py",

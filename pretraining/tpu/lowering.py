@@ -17,12 +17,12 @@ from albert_tf.models.head import MASKED_POSITIONS
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError
+from albert_tf.training.jax_program import check_programs, load_jax
 from data.objectives.objective import Objective
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.train_step import TrainStep
 from pretraining.pjrt.compiled import CompiledSize, compile_lowered
 from pretraining.pjrt.joined_step import JoinedStep, ShardedStep, without_values
-from pretraining.pjrt.program import check_programs, load_jax
 from pretraining.tpu.cost_model import estimated_cycles
 from pretraining.tpu.step import parse_topology
 from pretraining.tpu.subprocess_call import call_in_subprocess

@@ -193,6 +193,18 @@ def test_a_run_is_whole(case, tuned, start: str):
     assert 0 < max(moved.values()) < 2 * STEPS * RATE
 
 
+@pytest.mark.slow  # by default, see tests/finetuning/training/jax_fit_test.py
+def test_steps_under_jax_are_those_of_tensorflow(tuned, tmp_path):
+    pytest.importorskip("jax", reason="jax is absent: requirements-dev.txt")
+    again = dataclasses.replace(tuned, run_dir=str(tmp_path / "run"), runtime="pjrt")
+    train.main(again)
+    ours, theirs = (RunDir(options.run_dir) for options in (again, tuned))
+    for row, other in zip(ours.metrics(), theirs.metrics(), strict=True):
+        assert row.keys() == other.keys()
+        same = {name: value for name, value in other.items() if name != "seconds"}
+        assert {name: row[name] for name in same} == pytest.approx(same, rel=1e-4, abs=1e-5)
+
+
 @pytest.mark.slow
 def test_a_run_that_lost_its_end_ends_as_before(tuned, tmp_path, capsys):
     again = dataclasses.replace(tuned, run_dir=str(tmp_path / "run"))

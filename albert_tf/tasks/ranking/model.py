@@ -9,6 +9,7 @@ import tf_keras
 
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.layers import common
+from albert_tf.runtime import keyed_random
 from albert_tf.runtime.bounds import MOST_PIECES, POSITIVE, at_least, at_most, between, one_of
 from albert_tf.tasks.ranking.losses import ABSENT, ListwiseLoss, PointwiseLoss
 from albert_tf.tasks.task_model import TaskModel, head_dense
@@ -110,7 +111,7 @@ def sample(grades: tf.Tensor, count: int, key: common.DropoutKey) -> tf.Tensor:
       count: the most candidates of a query.
       key: the key of the draws.
     """
-    draws = tf.random.stateless_uniform(tf.shape(grades), key[:2])  # in [0, 1)
+    draws = _uniform(tf.shape(grades), key)
     is_other = tf.equal(grades, 0.0)
     best = tf.argmax(tf.where(is_other, draws, -1.0), axis=1)
     is_first = is_other & tf.one_hot(best, tf.shape(grades)[1], True, False)
@@ -118,3 +119,14 @@ def sample(grades: tf.Tensor, count: int, key: common.DropoutKey) -> tf.Tensor:
     size = grades.shape[1] or tf.shape(grades)[1]
     most = min(count, size) if isinstance(size, int) else tf.minimum(count, size)
     return tf.math.top_k(tf.where(is_first, 2.0, order), most).indices
+
+
+def _uniform(shape: tf.Tensor, key: common.DropoutKey) -> tf.Tensor:
+    """Return numbers in [0, 1), float32, the same under every compiler."""
+    words = tf.cast(tf.bitcast(key[:2], tf.uint32), tf.uint64)
+    both = tf.bitwise.bitwise_or(
+        tf.bitwise.left_shift(words[0], tf.constant(32, tf.uint64)), words[1]
+    )
+    counter = tf.cast(tf.reshape(tf.range(tf.reduce_prod(shape)), shape), tf.uint64)
+    bits = keyed_random.graph_bits(both, counter)
+    return tf.cast(tf.bitwise.right_shift(bits, tf.constant(40, tf.uint64)), tf.float32) / 2.0**24

@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.training import jax_program as program
 from pretraining import train
 from pretraining.loop.train_step import TrainStep
-from pretraining.pjrt import program
 from pretraining.pjrt import runtime as pjrt_runtime
 from pretraining.pjrt.runtime import PjrtRuntime
 from tests.pretraining.loop.stub_step import fingerprint

@@ -6,9 +6,9 @@ import pytest
 
 from albert_tf.convert.bundle import weight_shapes
 from albert_tf.models.config import AlbertConfig, head_param_counts
+from albert_tf.training.jax_program import load_jax
 from pretraining.loop.config import LoopConfig, PretrainConfig
 from pretraining.pjrt.joined_step import JoinedStep, ShardedStep
-from pretraining.pjrt.program import load_jax
 from pretraining.tpu.lowering import lower_step
 
 CONFIG = PretrainConfig(

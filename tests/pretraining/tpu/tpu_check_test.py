@@ -262,7 +262,7 @@ def test_the_cache_knows_the_sources_of_the_step():
     for source in (
         "pretraining/loop/train_step.py",
         "pretraining/pjrt/joined_step.py",
-        "pretraining/pjrt/program.py",
+        "albert_tf/training/jax_program.py",
         "pretraining/tpu/lowering.py",
     ):
         text = (root / source).read_text(encoding="utf-8")

@@ -17,8 +17,15 @@ import tensorflow as tf
 from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError
 
-# TensorFlow leaves its own copies in the text. A reshape to the same shape is the same identity.
+# TensorFlow leaves its own copies in the text, and sets sizes to those that the types have already.
+# A reshape to the same shape is the same identity.
 _COPY = re.compile(r"= mhlo\.copy (%\w+) : (\S+)")
+_SAME_SIZE = re.compile(
+    r"= stablehlo\.set_dimension_size (%\w+), %\w+, dim = \d+ : "
+    r"\((tensor<[\dxa-z]+>), tensor<i32>\) -> (tensor<[\dxa-z]+>)"
+)
+# It packs eight bits of a constant into a byte; jax reads a byte for each.
+_BITS = re.compile(r'dense<"0x([0-9A-F]+)"> : tensor<((?:\d+x)+)i1>')
 _RESULTS = re.compile(r"func\.func @main\(.*\) -> \(?(.*?)\)? \{")
 _TYPE = re.compile(r"tensor<((?:\d+x)*)(\w+)>")
 _DTYPES = {"i1": "bool", "i32": "int32", "i64": "int64", "f32": "float32", "bf16": "bfloat16"}
@@ -61,6 +68,8 @@ class Program:
         read = tuple(numbers[id(handle)] for handle in concrete.captured_inputs)
         text = compiled.experimental_get_compiler_ir(*specs)(stage="stablehlo")
         text = _COPY.sub(r"= stablehlo.reshape \1 : (\2) -> \2", text)
+        text = _SAME_SIZE.sub(r"= stablehlo.reshape \1 : (\2) -> \3", text)
+        text = _BITS.sub(_unpacked, text)
         signature = _RESULTS.search(text)
         assert signature is not None
         return cls(
@@ -143,6 +152,14 @@ def _serialize(text: str) -> bytes:
     from jax.extend.mlir.dialects import stablehlo
 
     return stablehlo.serialize_portable_artifact_str(text, stablehlo.get_minimum_version())
+
+
+def _unpacked(match: re.Match[str]) -> str:
+    """Return a constant of bits with a byte for each."""
+    count = math.prod(map(int, match[2].split("x")[:-1]))
+    packed = np.frombuffer(bytes.fromhex(match[1]), np.uint8)
+    bits = np.unpackbits(packed, count=count, bitorder="little")
+    return f'dense<"0x{bits.tobytes().hex().upper()}"> : tensor<{match[2]}i1>'
 
 
 def _shape(like: tf.TensorSpec | tf.Variable) -> Shape:
