@@ -184,9 +184,11 @@ def set_up_devices(
             "another device, or --runtime=tensorflow."
         )
     found = JaxDevices(options.device)
-    key = "training.precision"
-    if not any(assignment.partition("=")[0].strip() == key for assignment in assignments):
-        assignments.append(f"{key}={found.precision}")
+    if len(found.devices) > 1:
+        print(f"note: fine-tuning uses one of {len(found.devices)} devices", flush=True)
+    given = dict(assignment.replace(" ", "").split("=", 1) for assignment in assignments)
+    if given.get("training.precision", "auto") == "auto":
+        assignments.append(f"training.precision={found.precision}")
     return JaxFit(found), found.strategy
 
 

@@ -20,10 +20,11 @@ from albert_tf.runtime.errors import InputError
 # TensorFlow leaves its own copies in the text, and sets sizes to those that the types have already.
 # A reshape to the same shape is the same identity.
 _COPY = re.compile(r"= mhlo\.copy (%\w+) : (\S+)")
-_SAME_SIZE = re.compile(
-    r"= stablehlo\.set_dimension_size (%\w+), %\w+, dim = \d+ : "
-    r"\((tensor<[\dxa-z]+>), tensor<i32>\) -> (tensor<[\dxa-z]+>)"
+_SIZE = re.compile(
+    r"= stablehlo\.set_dimension_size (%\w+), (%\w+), dim = (\d+) : "
+    r"\((tensor<((?:\d+x)+)\w+>), tensor<i32>\) -> \4"
 )
+_NUMBER = re.compile(r"(%\w+) = stablehlo\.constant dense<(\d+)> : tensor<i32>")
 # It packs eight bits of a constant into a byte; jax reads a byte for each.
 _BITS = re.compile(r'dense<"0x([0-9A-F]+)"> : tensor<((?:\d+x)+)i1>')
 _RESULTS = re.compile(r"func\.func @main\(.*\) -> \(?(.*?)\)? \{")
@@ -68,7 +69,7 @@ class Program:
         read = tuple(numbers[id(handle)] for handle in concrete.captured_inputs)
         text = compiled.experimental_get_compiler_ir(*specs)(stage="stablehlo")
         text = _COPY.sub(r"= stablehlo.reshape \1 : (\2) -> \2", text)
-        text = _SAME_SIZE.sub(r"= stablehlo.reshape \1 : (\2) -> \3", text)
+        text = without_sizes(text)
         text = _BITS.sub(_unpacked, text)
         signature = _RESULTS.search(text)
         assert signature is not None
@@ -154,10 +155,23 @@ def _serialize(text: str) -> bytes:
     return stablehlo.serialize_portable_artifact_str(text, stablehlo.get_minimum_version())
 
 
+def without_sizes(text: str) -> str:
+    """Return the text without the sizes that the types have already."""
+    numbers = set(_NUMBER.findall(text))
+
+    def same(match: re.Match[str]) -> str:
+        value, number, dimension, shaped, shape = match.groups()
+        assert (number, shape.split("x")[int(dimension)]) in numbers, match[0]
+        return f"= stablehlo.reshape {value} : ({shaped}) -> {shaped}"
+
+    return _SIZE.sub(same, text)
+
+
 def _unpacked(match: re.Match[str]) -> str:
     """Return a constant of bits with a byte for each."""
     count = math.prod(map(int, match[2].split("x")[:-1]))
     packed = np.frombuffer(bytes.fromhex(match[1]), np.uint8)
+    assert len(packed) == -(-count // 8), f"{len(packed)} bytes for {count} bits"
     bits = np.unpackbits(packed, count=count, bitorder="little")
     return f'dense<"0x{bits.tobytes().hex().upper()}"> : tensor<{match[2]}i1>'
 

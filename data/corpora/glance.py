@@ -18,8 +18,8 @@ from data.corpora.corpus import Document, digest_of
 INCLUDED = "albert-mini-en"
 _SAMPLE = 500  # documents from which pieces are counted
 _SAMPLE_CHARACTERS = 2000  # of each
-# The included model has seen 1.03 billion pieces, nine times each of its 88 million words.
-_PIECES_OF_INCLUDED, _PASSES = 1.03e9, 10
+# The included model has seen 1.6 billion pieces, most of its text 12 to 17 times.
+_PIECES_OF_INCLUDED, _PASSES = 1.6e9, 10
 # What a vocabulary needs for text of its language.
 _MOST_PIECES_A_WORD, _MOST_UNKNOWN = 1.5, 0.01
 _SHARE_OF_PEAK = 0.5  # of products of matrices, in a training step on a CPU
@@ -106,7 +106,7 @@ class Facts:
             return (
                 f"Recommended: pretraining.adapt --seq_length={seq_length} "
                 f"--steps={steps}, which continues {INCLUDED} (--new_pieces=N adds words to its "
-                f"vocabulary): {took}. {INCLUDED} has seen 1.03 billion pieces; a new model would "
+                f"vocabulary): {took}. {INCLUDED} has seen 1.6 billion pieces; a new model would "
                 f"see {seen / 1e6:,.0f} million."
             )
         size = vocabulary_size(self.words)
@@ -115,7 +115,7 @@ class Facts:
             f"Recommended: --vocab_size={size}, --seq_length={seq_length}, "
             f"--experiment=albert-mini --set loop.steps={steps} --set "
             f"optimizer.warmup_steps={warmup} --set optimizer.decay_steps={decay}: {took}. "
-            f"{INCLUDED} has 16,132 pieces for 88 million words, the paper 30,000 for 3 billion."
+            f"{INCLUDED} has 16,000 pieces for 62 million words, the paper 30,000 for 3 billion."
         )
 
 

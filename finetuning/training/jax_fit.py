@@ -22,7 +22,7 @@ class JaxFit:
 
     The model's `train_step` is lowered and compiled for each shape of a batch. So that there are
     few, texts are padded to `padded_width` pieces. Weights and optimizer are on the device during a
-    call only. Dropout is that of TensorFlow's steps.
+    call only. Dropout has the masks of TensorFlow's steps where the width is the same.
 
     Args:
       devices: what JAX found; the first device is used.
@@ -53,7 +53,7 @@ class JaxFit:
         state: list[Any] = []
         loss: Any = None
         for number, batch in enumerate(batches.as_numpy_iterator()):
-            batch = _padded(batch, model.task.seq_length)
+            batch = padded_batch(batch, model.task.seq_length)
             features = tf.nest.flatten(batch)
             shapes = tuple(np.shape(feature) for feature in features)
             if shapes not in self._programs:
@@ -105,7 +105,7 @@ def padded_width(longest: int, limit: int) -> int:
     return max(longest, min(width, limit))
 
 
-def _padded(batch: tuple, limit: int) -> tuple:
+def padded_batch(batch: tuple, limit: int) -> tuple:
     """Return a batch whose texts are padded to `padded_width`; the mask of padding is 0."""
     inputs, *others = batch
     longest = inputs["input_mask"].shape[-1]
