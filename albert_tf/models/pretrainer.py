@@ -29,7 +29,7 @@ class AlbertPretrainer(ConfiguredModel):
     >>> inputs = {"input_word_ids": ids, "input_mask": ids * 0 + 1, "input_type_ids": ids * 0}
     >>> logits = pretrainer(inputs | {"masked_lm_positions": tf.constant([[6]])})["mlm_logits"]
     >>> tokenizer.decode([int(tf.argmax(logits[0, 0]))])
-    'ship'
+    'sea'
 
     Inputs: those of the encoder, and `masked_lm_positions` int32 [B, P].
     Outputs: those of the encoder, `mlm_logits` float32 [B, P, V] and `pair_logits` float32 [B, 2].
@@ -142,7 +142,7 @@ def load_pretrainer(path: str, **kwargs: Any) -> AlbertPretrainer:
 
     >>> pretrainer = albert_tf.load_pretrainer("albert-mini-en")  # called as in `AlbertPretrainer`
     >>> pretrainer.encoder.config.vocab_size
-    16000
+    16132
 
     Args:
       path: the folder, or the name of an included model.

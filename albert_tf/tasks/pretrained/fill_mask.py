@@ -203,7 +203,7 @@ def load_fill_mask(path: str, top_k: int = 5) -> FillMask:
     >>> fill = albert_tf.load_fill_mask("albert-mini-en")
     >>> ((pieces,),) = fill(["The ship sailed across the [MASK]."])
     >>> [piece for piece, probability in pieces][:3]
-    ['▁ship', '▁river', '▁sea']
+    ['▁sea', '▁river', '▁ship']
 
     The answer is a list of masks for each text, and for each mask `top_k` pairs of a piece and its
     probability, best first.
