@@ -10,7 +10,8 @@
 #
 # EXCLUDE, a file with a text per line, names sentences that must not be trained on. SENTENCES,
 # PASSAGES and LONG_PASSAGES are the numbers of texts of at most 20, 64 and 160 words, EPOCHS that of
-# the passes over them. The defaults, those of albert-mini-en-embed, take days on two cores.
+# the passes over them. PARTS is that of the parts of a batch, which bound the memory: the same
+# gradient for a third more time, and 1 where there is enough. The other defaults, those of albert-mini-en-embed, take days on two cores.
 set -euo pipefail
 EXCLUDE=${EXCLUDE:+$(realpath "$EXCLUDE")}
 corpus=$(realpath "$1") teacher=$(realpath "$2") dev=$(realpath "$3") output=$(realpath -m "$4")
@@ -59,6 +60,7 @@ cp "$dev" "$output/texts/dev.${dev##*.}"
   --data_dir="$output/texts"
 python -m finetuning.train --task=sts --data_dir="$output/texts" --init=albert-mini-en \
   --run_dir="$output/run" --set training.epochs="${EPOCHS:-4}" --set training.batch_size=256 \
-  --set training.learning_rate=0.0008 --set training.group_by_length=true --set task.seq_length=512
+  --set training.learning_rate=0.0008 --set training.group_by_length=true \
+  --set training.accumulation_steps="${PARTS:-4}" --set task.seq_length=512
 [ -e "$output/albert-mini-en-embed" ] || python -m albert_tf.convert --from="$output/run" \
   --to="$output/albert-mini-en-embed" --half_precision
