@@ -5,13 +5,14 @@
 #
 # CORPUS holds *.jsonl.gz: a document per line, with the key `text`. TEACHER is what
 # `finetuning.embed --teacher` takes: for albert-mini-en-embed, all-MiniLM-L6-v2. DEV is a table with
-# `sentence1`, `sentence2` and `score`, which chooses the best of five evaluations.
-# OUTPUT gets passages-*.jsonl.gz, texts/, run/ and at the end albert-mini-en-embed/. Run it again to resume.
+# `sentence1`, `sentence2` and `score`, which chooses the best of five evaluations. OUTPUT gets
+# passages-*.jsonl.gz, texts/, run/ and at the end albert-mini-en-embed/. Run it again to resume.
 #
 # EXCLUDE, a file with a text per line, names sentences that must not be trained on. SENTENCES,
 # PASSAGES and LONG_PASSAGES are the numbers of texts of at most 20, 64 and 160 words, EPOCHS that of
 # the passes over them. PARTS is that of the parts of a batch, which bound the memory: the same
-# gradient for a third more time, and 1 where there is enough. The other defaults, those of albert-mini-en-embed, take days on two cores.
+# gradient for a third more time, and 1 where there is enough. The other defaults, those of
+# albert-mini-en-embed, take days on two cores.
 set -euo pipefail
 EXCLUDE=${EXCLUDE:+$(realpath "$EXCLUDE")}
 corpus=$(realpath "$1") teacher=$(realpath "$2") dev=$(realpath "$3") output=$(realpath -m "$4")
