@@ -186,8 +186,8 @@ def set_up_devices(
     found = JaxDevices(options.device)
     if len(found.devices) > 1:
         print(f"note: fine-tuning uses one of {len(found.devices)} devices", flush=True)
-    given = dict(assignment.replace(" ", "").split("=", 1) for assignment in assignments)
-    if given.get("training.precision", "auto") == "auto":
+    given = {key.strip(): value for key, _, value in (each.partition("=") for each in assignments)}
+    if given.get("training.precision", "auto").strip() == "auto":
         assignments.append(f"training.precision={found.precision}")
     return JaxFit(found), found.strategy
 

@@ -59,6 +59,24 @@ def compiled(
     return model
 
 
+def keras_fit(
+    model: TaskModel,
+    batches: tf.data.Dataset,
+    steps: int,
+    class_weights: Mapping[int, float] | None,
+    progress: Progress,
+) -> float:
+    """Run steps by the model's `fit`; return the mean loss."""
+    model.fit(
+        batches,
+        steps_per_epoch=steps,
+        class_weight=class_weights,
+        callbacks=[_Advance(progress)],
+        verbose=0,
+    )
+    return model.history.history["loss"][0]
+
+
 def fine_tune(
     model: TaskModel,
     config: FinetuneConfig,
@@ -68,7 +86,7 @@ def fine_tune(
     metric: str,
     run: RunDir,
     arrange: Arrange | None = None,
-    fit: Fit | None = None,
+    fit: Fit = keras_fit,
 ) -> int:
     """Train a compiled model to the end of its plan or patience; restore and return the best step.
 
@@ -76,7 +94,7 @@ def fine_tune(
     would have had. `evaluate` returns name -> value on the dev examples; `metric` names the value
     that chooses the best weights. Higher is better; of equal values, the one with the lower `loss`,
     or without a loss the later one. `arrange` is that of `training_batches`. `fit` computes the
-    steps, by default `keras_fit`. `run` has begun, and the chief holds its lock.
+    steps. `run` has begun, and the chief holds its lock.
 
     Raises:
       InputError: the loss is not finite, or the metric was never a number.
@@ -97,7 +115,7 @@ def fine_tune(
             start, first = time.monotonic(), state.step
             end = min(plan.steps, first - first % every + every)
             batches = training_batches(train, size, config.seed, first, end, pad, arrange)
-            loss = (fit or keras_fit)(model, batches, end - first, weights, progress)
+            loss = fit(model, batches, end - first, weights, progress)
             _require_finite(loss, end)
             scores = evaluate(model)
             row = {f"dev/{name}": value for name, value in scores.items()}
@@ -111,24 +129,6 @@ def fine_tune(
         raise InputError(f"`training.metric`: dev {metric} was not a number in any evaluation.")
     best.restore()
     return best.step
-
-
-def keras_fit(
-    model: TaskModel,
-    batches: tf.data.Dataset,
-    steps: int,
-    class_weights: Mapping[int, float] | None,
-    progress: Progress,
-) -> float:
-    """Run steps by the model's `fit`; return the mean loss."""
-    model.fit(
-        batches,
-        steps_per_epoch=steps,
-        class_weight=class_weights,
-        callbacks=[_Advance(progress)],
-        verbose=0,
-    )
-    return model.history.history["loss"][0]
 
 
 def balanced_weights(labels: np.ndarray) -> dict[int, float]:

@@ -10,8 +10,8 @@
 #
 # EXCLUDE, a file with a text per line, names sentences that must not be trained on. SENTENCES,
 # PASSAGES and LONG_PASSAGES are the numbers of texts of at most 20, 64 and 160 words, EPOCHS that of
-# the passes over them. PARTS is that of the parts of a batch, which bound the memory: the same
-# gradient for a third more time, and 1 where there is enough. The other defaults, those of
+# the passes over them. PARTS, of which a batch is computed one after the other, bound the memory;
+# the gradient is the same, but texts are read twice unless it is 1. The other defaults, those of
 # albert-mini-en-embed, take days on two cores.
 set -euo pipefail
 EXCLUDE=${EXCLUDE:+$(realpath "$EXCLUDE")}
