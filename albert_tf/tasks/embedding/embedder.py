@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.graph.buckets import run_in_buckets
 from albert_tf.graph.signatures import IDS
 from albert_tf.models.checkpoints import EXTRAS, is_saved_model
 from albert_tf.models.encoder import INPUTS
@@ -21,7 +22,6 @@ from albert_tf.tasks.features import pack
 from albert_tf.tasks.text_functions import in_batches, load_export
 from albert_tf.text.tokenizer import load_tokenizer
 
-_STEP = 8  # lengths are rounded up to a multiple of this, for few shapes
 # Texts to vectors [N, D], the settings, D, and whether the encoder is untrained.
 Parts = tuple[Callable[[list[str]], tf.Tensor], EmbeddingSettings, int, bool]
 
@@ -147,12 +147,20 @@ def _loaded(path: str) -> Parts:
 
     @tf.function(input_signature=[IDS[name] for name in INPUTS], autograph=False)
     def vectors(*ids: tf.Tensor) -> tf.Tensor:
-        return model(dict(zip(INPUTS, ids, strict=True)))
+        inputs = dict(zip(INPUTS, ids, strict=True))
+        count, longest = tf.unstack(tf.shape(inputs["input_mask"]))
+
+        def run(rows: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
+            parts = {name: tf.gather(values[:, :width], rows) for name, values in inputs.items()}
+            return {Embedding.name: model(parts)}
+
+        lengths = tf.reduce_sum(inputs["input_mask"], axis=1)
+        zeros = {Embedding.name: tf.zeros([count, model.dimension])}
+        return run_in_buckets(lengths, run, zeros, longest)[Embedding.name]
 
     def embed(texts: list[str]) -> tf.Tensor:
         sequences = pack(tokenizer.encode_batch(texts), None, task.seq_length, tokenizer.special)
-        width = min(-(-int(sequences.lengths.max()) // _STEP) * _STEP, task.seq_length)
-        inputs = sequences.inputs(tf.range(len(texts)), width)
+        inputs = sequences.inputs(tf.range(len(texts)), int(sequences.lengths.max()))
         return vectors(*(inputs[name] for name in INPUTS))
 
     return embed, task, model.dimension, model.is_untrained
