@@ -34,6 +34,7 @@ from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.embedding.embedder import Embedder
 from albert_tf.tasks.embedding.kind import Embedding
+from albert_tf.text.tokenizer import load_tokenizer
 from benchmarks import workers
 from benchmarks.runtimes import Ids
 
@@ -121,10 +122,11 @@ def _systems(
             export(
                 ExportOptions(options.model, f"{folder}/{format}", Embedding.name, format=format)
             )
-    ids = Ids.of(f"{folder}/onnx/1")
+    embedder = albert_tf.load_embedder(options.model)
+    ids = Ids(load_tokenizer(f"{folder}/onnx/1/tokenizer"), embedder.task.seq_length)
     session = _session(f"{folder}/onnx/1/model.onnx")
     systems: dict[str, System] = {
-        "embedder": _call(albert_tf.load_embedder(options.model)),
+        "embedder": _call(embedder),
         "saved-model": _call(albert_tf.load_embedder(f"{folder}/saved_model/1")),
         "onnx-runtime": lambda batch: session.run(["embedding"], ids(batch))[0],
     }

@@ -6,11 +6,17 @@ import functools
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from tokenize import TokenError
 from typing import Any
 
 _POINTER = b"version https://git-lfs.github.com/spec/"  # how a Git LFS pointer begins
 _MAX_POINTER = 1024  # bytes, by its specification
 DAMAGED = "it is damaged"
+# What NumPy raises for damaged files.
+DAMAGES = (
+    *(OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, RuntimeError),
+    TokenError,  # from headers, which are Python
+)
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # Failures that no program can prevent: of the disk, the permissions or the file system.
 _MACHINE_ERRNOS = _NO_ROOM | {

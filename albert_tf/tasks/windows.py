@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from albert_tf.runtime.arrays import ragged_ranges
+from albert_tf.text.ragged import ragged_ranges
 
 
 @dataclasses.dataclass(frozen=True)

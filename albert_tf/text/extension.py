@@ -6,8 +6,13 @@ from collections.abc import Mapping
 import numpy as np
 import sentencepiece
 
-from albert_tf.text.protobuf import bytes_field, float_field, integer_field
-from albert_tf.text.sentencepiece_model import WORD_MARK, SentencePiece
+from albert_tf.text.sentencepiece_model import (
+    WORD_MARK,
+    SentencePiece,
+    bytes_field,
+    float_field,
+    integer_field,
+)
 from albert_tf.text.tokenizer import Tokenizer
 
 _UNKNOWN = -1000.0  # score of an unknown character: less than that of any word

@@ -8,7 +8,7 @@ from collections.abc import Container
 
 import sentencepiece
 
-from albert_tf.text.protobuf import bytes_field
+from albert_tf.text.sentencepiece_model import bytes_field
 
 # What replaces which characters. Not the guillemets, the ʻokina, the middle dots or the maqaf: they
 # are the ordinary quotes, a letter and parts of words in some languages. A soft hyphen is deleted.

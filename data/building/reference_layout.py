@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from albert_tf.runtime.arrays import ragged_ranges
+from albert_tf.text.ragged import ragged_ranges
 from data.building.sequences import Sequences
 from data.building.static_masking import StaticMasking, choose, replace
 from data.records.schema import FOREIGN_NAMES

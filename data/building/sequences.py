@@ -7,7 +7,7 @@ from typing import BinaryIO, Self
 
 import numpy as np
 
-from albert_tf.runtime.arrays import ragged_ranges
+from albert_tf.text.ragged import ragged_ranges
 
 _COLUMNS = {"keys": "<u8", "documents": "<i8", "labels": "u1", "first": "<i4", "second": "<i4"}
 

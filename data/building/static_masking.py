@@ -18,7 +18,7 @@ import dataclasses
 import numpy as np
 
 from albert_tf.runtime import keyed_random
-from albert_tf.runtime.arrays import ragged_ranges
+from albert_tf.text.ragged import ragged_ranges
 from data.building.sequences import Sequences
 from data.records.schema import MASKED_SHARE, RANDOM_SHARE
 

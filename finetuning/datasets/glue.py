@@ -12,11 +12,11 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor.model import RegressorSettings
+from data.corpora.tfds_texts import tfds_rows
 from finetuning.datasets.dataset import Data, Prediction, Source
 from finetuning.datasets.labeled_texts import LabeledTexts
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import Rows, Table, note_if_quoted, open_table
-from finetuning.datasets.tables.tfds_rows import tfds_rows
 
 # The files' names for the columns `label`, `sentence1` and `sentence2` of the table below.
 ALIASES = {

@@ -18,8 +18,7 @@ import numpy as np
 
 import albert_tf
 from albert_tf.runtime import settings
-from albert_tf.runtime.arrays import DAMAGES
-from albert_tf.runtime.errors import InputError, reading, writing
+from albert_tf.runtime.errors import DAMAGES, InputError, reading, writing
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.text.tokenizer import Tokenizer

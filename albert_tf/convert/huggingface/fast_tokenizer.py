@@ -13,8 +13,13 @@ from typing import Any
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.text.normalization import Normalization
-from albert_tf.text.protobuf import bytes_field, float_field, integer_field
-from albert_tf.text.sentencepiece_model import MODEL_FILE, WORD_MARK
+from albert_tf.text.sentencepiece_model import (
+    MODEL_FILE,
+    WORD_MARK,
+    bytes_field,
+    float_field,
+    integer_field,
+)
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.typography import DOUBLE_PRIMES
 

@@ -13,6 +13,7 @@ from albert_tf.graph.onnx.graph import Graph
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.kernels.plain import ROTARY_BASE
 from albert_tf.models.layers.attention import MASKED, SelfAttention
+from albert_tf.models.layers.common import TINY_SQUARE
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
 from albert_tf.models.layers.feed_forward import FeedForward
 
@@ -42,6 +43,22 @@ class EncoderGraph:
     def pooled(self, *ids: str) -> str:
         """Return the pooled output, float32 [B, H], for `ids` as in `sequence_output`."""
         return self.pooled_output(self.sequence_output(*ids, first_only=True))
+
+    def mean(self) -> str:
+        """Return the mean of the last layer over the pieces of a text, float32 [B, H]."""
+        graph = self.graph
+        mask = graph.axes("Unsqueeze", graph.op("Cast", "input_mask", to=1), 2)
+        total = graph.axes(
+            "ReduceSum", graph.op("Mul", mask, self.sequence_output()), 1, keepdims=0
+        )
+        count = graph.axes("ReduceSum", mask, 1, keepdims=0)
+        return graph.op("Div", total, graph.op("Max", count, graph.constant(1.0, np.float32)))
+
+    def normalized(self, vectors: str) -> str:
+        """Return vectors [B, D] with length 1; a vector of zeros stays one."""
+        length = self.graph.axes("ReduceL2", vectors, 1, keepdims=1)
+        least = self.graph.constant(TINY_SQUARE**0.5, np.float32)
+        return self.graph.op("Div", vectors, self.graph.op("Max", length, least))
 
     def sequence_output(self, *ids: str, first_only: bool = False) -> str:
         """Return the last layer's output, float32 [B, S, H].

@@ -1,4 +1,4 @@
-"""Parts that all layers share: initializers, affine maps, LayerNorm, the residual, dropout keys."""
+"""Parts that layers share: initializers, affine maps, LayerNorm, residuals, dropout, pooling."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -14,6 +14,7 @@ from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 # A dropout key is an int32 [2] tensor. Each dropout site folds its own number into it, so that a
 # mask depends only on (key, site). It is the same in a recomputed forward pass and on every device.
 DropoutKey: TypeAlias = tf.Tensor
+TINY_SQUARE = 1e-12  # the least squared length of a vector that becomes one of length 1
 
 
 def initializer(config: AlbertConfig, scale: float = 1.0) -> tf_keras.initializers.Initializer:
@@ -128,3 +129,15 @@ def fold_in(dropout_key: DropoutKey | None, number: int | tf.Tensor) -> DropoutK
 def new_dropout_key() -> DropoutKey:
     """Return a random key for a call without one, as in `fit`; it follows `tf.random.set_seed`."""
     return tf.random.uniform([2], minval=0, maxval=2**31 - 1, dtype=tf.int32)
+
+
+def mean_of(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Return the mean of [B, S, H] over the positions with the mask [B, S] 1, 0 without any."""
+    visible = tf.expand_dims(tf.cast(mask, tf.float32), 2)  # [B, S, 1]
+    total = tf.reduce_sum(visible * hidden, axis=1)
+    return total / tf.maximum(tf.reduce_sum(visible, axis=1), 1.0)
+
+
+def normalized(vectors: tf.Tensor) -> tf.Tensor:
+    """Return the vectors [..., D] with length 1; a vector of zeros stays one."""
+    return tf.math.l2_normalize(vectors, axis=-1, epsilon=TINY_SQUARE)

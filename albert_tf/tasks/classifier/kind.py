@@ -12,7 +12,6 @@ from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kind import ExportSettings
-from albert_tf.tasks.pooling import onnx_mean, onnx_normalized
 from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.texts import TextKind
 from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
@@ -79,7 +78,7 @@ class Classifier(TextKind[ClassifierSettings]):
         if model.task.pooling == "cls":
             pooled = encoder.pooled()
         else:
-            pooled = onnx_normalized(encoder.graph, onnx_mean(encoder))
+            pooled = encoder.normalized(encoder.mean())
         logits = encoder.affine(pooled, "head", model.head)
         probabilities = encoder.graph.op("Softmax", logits, axis=-1)
         return {"probabilities": (probabilities, np.float32, ["B", len(model.task.labels)])}

@@ -12,7 +12,6 @@ from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.kind import POOLINGS
-from albert_tf.tasks.pooling import mean_of, normalized
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.task_settings import require_labels
 from albert_tf.tasks.texts import TextSettings
@@ -118,7 +117,7 @@ class SequenceClassifier(TaskModel):
     @staticmethod
     def mean(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Return the means [B, H] of [B, S, H] where the mask [B, S] is 1, of length 1."""
-        return normalized(mean_of(hidden, mask))
+        return common.normalized(common.mean_of(hidden, mask))
 
     def text_vectors(self) -> tf_keras.Model:
         """Return a model of the vectors of length 1 that the head reads if `pooling` is mean."""

@@ -19,7 +19,6 @@ from albert_tf.tasks.embedding.sentence_transformers import SentenceTransformers
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kind import ExportSettings, Kind
-from albert_tf.tasks.pooling import onnx_mean, onnx_normalized
 from albert_tf.text.tokenizer import Tokenizer
 
 RANKED = 100  # documents of a prediction
@@ -92,10 +91,10 @@ class Embedding(Kind[EmbeddingSettings]):
     ) -> Outputs:
         """Add `embedding`, float32 [B, D]."""
         pooling = _pooled(model, values).task.pooling
-        vectors = encoder.pooled() if pooling == "cls" else onnx_mean(encoder)
+        vectors = encoder.pooled() if pooling == "cls" else encoder.mean()
         if model.head is not None:
             vectors = encoder.affine(vectors, "head", model.head)
-        vectors = onnx_normalized(encoder.graph, vectors)
+        vectors = encoder.normalized(vectors)
         return {"embedding": (vectors, np.float32, ["B", model.dimension])}
 
 

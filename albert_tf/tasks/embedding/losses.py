@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.tasks.pooling import normalized
+from albert_tf.models.layers.common import normalized
 
 _EXCLUDED = -1e9  # a similarity that counts as none
 

@@ -22,7 +22,6 @@ from albert_tf.runtime.bounds import (
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.embedding import losses
 from albert_tf.tasks.kind import POOLINGS
-from albert_tf.tasks.pooling import mean_of, normalized
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.task_settings import TaskSettings
 
@@ -136,7 +135,7 @@ class EmbeddingModel(TaskModel):
         outputs, key = self.encode(inputs, training, pooled_only=self.task.pooling == "cls")
         vectors = self.projected(outputs, inputs["input_mask"], key)
         is_raw = training and self.task.loss == "teacher_squared"
-        return vectors if is_raw else normalized(vectors)
+        return vectors if is_raw else common.normalized(vectors)
 
     def projected(
         self,
@@ -154,7 +153,7 @@ class EmbeddingModel(TaskModel):
         if self.task.pooling == "cls":
             vectors = outputs["pooled_output"]
         else:
-            vectors = mean_of(outputs["sequence_output"], mask)
+            vectors = common.mean_of(outputs["sequence_output"], mask)
         vectors = common.dropout(vectors, self.task.dropout, key)
         return vectors if self.head is None else self.head(vectors)
 

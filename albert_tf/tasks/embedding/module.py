@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from albert_tf.graph.signatures import Answer, signature
 from albert_tf.graph.text_module import TextModule
+from albert_tf.models.layers.common import normalized
 from albert_tf.tasks.embedding.model import EmbeddingModel
-from albert_tf.tasks.pooling import normalized
 from albert_tf.text.tokenizer import Tokenizer
 
 

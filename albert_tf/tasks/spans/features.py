@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.runtime.arrays import ragged_ranges
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features, Sequences
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
+from albert_tf.text.ragged import ragged_ranges
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.words import visible_part
 

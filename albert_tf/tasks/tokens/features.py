@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.runtime.arrays import ragged_ranges
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.features import Features, Sequences
 from albert_tf.tasks.tokens.model import IGNORED, OUTSIDE, TokenSettings
 from albert_tf.tasks.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
+from albert_tf.text.ragged import ragged_ranges
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.words import in_ranges, invisible_bounds, word_bounds
 

@@ -13,6 +13,7 @@ from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from data.corpora.tfds_texts import tfds_rows
 from finetuning.datasets.choices.choice_dataset import (
     ChoiceDataset,
     choice_example,
@@ -22,7 +23,6 @@ from finetuning.datasets.choices.choice_dataset import (
 from finetuning.datasets.dataset import Data, Source, require_section
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.tables.tfds_rows import tfds_rows
 
 LEVELS = ("middle", "high")
 MERGED = "all.txt"  # as google-research/albert reads it

@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from albert_tf.runtime.arrays import DAMAGES
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import DAMAGES, InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.tasks.examples import TextExample
 
