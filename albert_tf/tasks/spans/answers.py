@@ -8,7 +8,7 @@ import numpy as np
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.spans.features import SpanFeatures
-from albert_tf.tasks.spans.heads import NEVER
+from albert_tf.tasks.spans.heads import NEVER, may_answer
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.text.words import visible_part
 
@@ -83,15 +83,14 @@ def _spans(outputs: Outputs, features: SpanFeatures, task: SpanSettings) -> tupl
     """
     start, end, score = outputs["start"], outputs["end"], outputs["score"]
     sequences = features.sequences
-    possible = (
-        (start >= features.owned_from[:, None])
-        & (start < features.owned_to[:, None])
-        & (end >= start)
-        & (end - start < task.max_answer_length)
-        & (end < sequences.lengths[:, None] - 1)
-        & (score > NEVER)
+    window, column = np.nonzero(
+        may_answer(
+            *(start, end, score),
+            (features.owned_from[:, None], features.owned_to[:, None]),
+            sequences.lengths[:, None] - 1,
+            task.max_answer_length,
+        )
     )
-    window, column = np.nonzero(possible)
     score, example = score[window, column], features.example[window]
     base = features.piece[window] - sequences.first_lengths[window]
     first = features.first[base + start[window, column]]

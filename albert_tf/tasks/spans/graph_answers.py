@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.graph.windows import GraphWindows
-from albert_tf.tasks.spans.heads import NEVER
+from albert_tf.tasks.spans.heads import may_answer
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.text.graph_aligner import AlignedPieces
 from albert_tf.text.words import invisible_bounds
@@ -48,15 +48,14 @@ def candidate_spans(
     # The piece of the context that position 0 of each window corresponds to.
     shift = (windows.offset - windows.before)[:, tf.newaxis]
     start, end = outputs["start"] + shift, outputs["end"] + shift
-    is_candidate = (
-        (start >= windows.owned_from[:, tf.newaxis])
-        & (start < windows.owned_to[:, tf.newaxis])
-        & (end >= start)
-        & (end - start < task.max_answer_length)
-        & (end < (windows.offset + windows.length)[:, tf.newaxis])
-        & (outputs["score"] > NEVER)
+    indices = tf.where(
+        may_answer(
+            *(start, end, outputs["score"]),
+            (windows.owned_from[:, tf.newaxis], windows.owned_to[:, tf.newaxis]),
+            (windows.offset + windows.length)[:, tf.newaxis],
+            task.max_answer_length,
+        )
     )
-    indices = tf.where(is_candidate)
     example = tf.gather(windows.example, indices[:, 0])
     base = tf.gather(tf.cast(pieces.ids.row_starts(), tf.int32), example)
     origin = tf.gather(tf.cast(pieces.codes.row_starts(), tf.int32), example)

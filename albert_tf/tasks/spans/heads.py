@@ -195,6 +195,25 @@ def mask_disallowed(logits: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
     return tf.where(allowed, logits, NEVER)
 
 
+def may_answer(
+    start: Any, end: Any, score: Any, owned: tuple[Any, Any], limit: Any, max_length: int
+) -> Any:
+    """Return which candidates may be answers, bool [W, K], of arrays or of tensors.
+
+    Args:
+      start: the first pieces of K candidates of W windows, [W, K].
+      end: their last pieces, [W, K].
+      score: their scores, [W, K].
+      owned: the first position where answers of a window may begin, and the one after the last,
+        [W, 1] each: an answer that several windows contain belongs to one of them.
+      limit: the position after the last piece of a window's context, [W, 1].
+      max_length: the maximum pieces of an answer.
+    """
+    is_owned = (start >= owned[0]) & (start < owned[1])
+    is_inside = (end >= start) & (end - start < max_length) & (end < limit)
+    return is_owned & is_inside & (score > NEVER)
+
+
 def top_k(scores: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the highest values of the last axis and their indices.
 
