@@ -156,7 +156,9 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
     share = config.training.threshold_share
     cache = None if options.dry_run else options.cache_dir
     finetuner = Finetuner(
-        options.task, task, data, source, start.tokenizer, strategy, cache, share, fit
+        *(options.task, task, data, source, start.tokenizer, strategy, cache, share),
+        fit=fit,
+        runtime=options.runtime,
     )
     training_source = TrainingSource(start.origin, start.model, start.fingerprint)
     several = [os.path.join(options.run_dir, f"seed-{i}") for i in range(options.seeds)]

@@ -134,7 +134,7 @@ def main(
         print(_to_text(run_config))
         return
     if runtime.is_chief:  # only one of several workers writes the run
-        begin(run, run_config, records, options.runtime)
+        run.begin(run_config, tokenizer_of(records.parts[0].folder), options.runtime)
         print(summary(config, records, runtime), flush=True)
     with printing_if(runtime.is_chief), contextlib.ExitStack() as stack:
         if runtime.is_chief:
@@ -178,15 +178,6 @@ def start_pjrt(
     if wanted.precision == "auto":
         assignments.append(f"precision={runtime.precision}")
     return runtime
-
-
-def begin(run: RunDir, config: Mapping[str, Any], records: Mixture, runtime: str) -> None:
-    """Begin the run, or resume it with a note if it was begun with another runtime."""
-    if os.path.isfile(run.environment_path):
-        if (before := run.environment().get("runtime", "tensorflow")) != runtime:
-            change = f"begun with --runtime={before} and continues with --runtime={runtime}"
-            print(f"note: this run was {change}, which rounds differently", flush=True)
-    run.begin(config, tokenizer_of(records.parts[0].folder), runtime=runtime)
 
 
 def set_up_devices(

@@ -153,13 +153,15 @@ class RunDir:
                 "last checkpoint."
             )
 
-    def begin(self, config: Mapping[str, Any], tokenizer: "Tokenizer", **about: str) -> None:
-        """Start a run, or resume the same one.
+    def begin(
+        self, config: Mapping[str, Any], tokenizer: "Tokenizer", runtime: str = "tensorflow"
+    ) -> None:
+        """Start a run, or resume the same one, with a note if another runtime began it.
 
         Args:
           config: the resolved configuration of the run.
           tokenizer: the tokenizer to save in the run.
-          **about: what environment.json says besides `environment()`.
+          runtime: what computes the steps; environment.json has it besides `environment()`.
 
         Raises:
           InputError: the folder holds a run with another configuration (the message lists the
@@ -167,11 +169,14 @@ class RunDir:
         """
         if os.path.isfile(self.config_path):
             self._require_same_config(config)
+            if (before := self.environment().get("runtime", runtime)) != runtime:
+                change = f"begun with --runtime={before} and continues with --runtime={runtime}"
+                print(f"note: this run was {change}, which rounds differently", flush=True)
             return
         with outputs.new_folder(self.path, "--run_dir") as folder:
             new = RunDir(folder)
             tokenizer.save(new.tokenizer_path)
-            outputs.write_json(new.environment_path, environment() | about)
+            outputs.write_json(new.environment_path, environment() | {"runtime": runtime})
             outputs.write_json(new.config_path, config)
 
     def environment(self) -> dict[str, Any]:

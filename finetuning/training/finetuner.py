@@ -64,6 +64,7 @@ class Finetuner:
       source: the location of `data`, and its `reading`, which is part of each run's config.
       threshold_share: as `training.threshold_share`.
       fit: computes the steps, by default `keras_fit`.
+      runtime: the name of what `fit` uses.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Finetuner:
         cache_dir: str | None = None,
         threshold_share: float = 0.0,
         fit: Fit = keras_fit,
+        runtime: str = "tensorflow",
     ) -> None:
         self.fingerprint = report.fingerprint(data)
         for note in notes.repeated(data):
@@ -87,7 +89,7 @@ class Finetuner:
             data = dataclasses.replace(data, train=train)
         self.name, self.task, self.data, self.tokenizer = name, task, data, tokenizer
         self.strategy, self.cache_dir, self.source = strategy, cache_dir, source
-        self.fit = fit
+        self.fit, self.runtime = fit, runtime
         self._features: dict[str, Features] = {}
 
     def run(
@@ -124,7 +126,7 @@ class Finetuner:
             print(json.dumps(run_config, indent=1))
             return
         if is_chief:  # all checks have passed
-            run.begin(run_config, self.tokenizer)
+            run.begin(run_config, self.tokenizer, self.runtime)
         with run.locked() if is_chief else contextlib.nullcontext(), writing(run.path):
             if _is_complete(run, self.task.kind):  # by another process, since the first check
                 return

@@ -199,6 +199,7 @@ def test_steps_under_jax_are_those_of_tensorflow(tuned, tmp_path):
     again = dataclasses.replace(tuned, run_dir=str(tmp_path / "run"), runtime="pjrt")
     train.main(again)
     ours, theirs = (RunDir(options.run_dir) for options in (again, tuned))
+    assert [each.environment()["runtime"] for each in (ours, theirs)] == ["pjrt", "tensorflow"]
     for row, other in zip(ours.metrics(), theirs.metrics(), strict=True):
         assert row.keys() == other.keys()
         same = {name: value for name, value in other.items() if name != "seconds"}

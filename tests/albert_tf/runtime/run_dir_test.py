@@ -57,6 +57,16 @@ def test_a_run_with_the_same_configuration_is_resumed(run, tokenizer):
         assert run.metrics() == [{"step": 1}]
 
 
+def test_a_run_that_another_runtime_continues_says_so(run, tokenizer, capsys):
+    assert run.environment()["runtime"] == "tensorflow"
+    run.begin(CONFIG, tokenizer)
+    assert capsys.readouterr().out == ""
+    run.begin(CONFIG, tokenizer, runtime="pjrt")
+    said = "begun with --runtime=tensorflow and continues with --runtime=pjrt"
+    assert said in capsys.readouterr().out
+    assert run.environment()["runtime"] == "tensorflow"  # of its beginning
+
+
 def test_another_configuration_is_refused_by_key(run, tokenizer):
     other = CONFIG | {"model": {"num_layers": 4, "names": ["a", "b"]}, "extra": 1}
     for act in (lambda: run.begin(other, tokenizer), lambda: run.check(other)):
