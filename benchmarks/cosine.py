@@ -2,7 +2,8 @@
 
     python -m benchmarks.cosine --export=export/embedding --data_dir=glue/STS-B
 
-The output is a JSON line for each similarity, with its correlations with the dev scores in percent:
+The export is a SavedModel or, of --format=onnx, a model that runs in ONNX Runtime on one core. The
+output is a JSON line for each similarity, with its correlations with the dev scores in percent:
 
 - embedding: the cosine of the export's embeddings,
 - centered embedding: the same after subtracting the mean over the training sentences,
@@ -12,6 +13,7 @@ The output is a JSON line for each similarity, with its correlations with the de
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +22,9 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.text_functions import in_batches
 from benchmarks.load_targets import newest_saved_model
+from benchmarks.runtimes import Ids, onnx_session
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.scores import metrics
@@ -40,8 +44,9 @@ class CosineOptions(commands.CommandOptions):
 
 def main(options: CosineOptions) -> None:
     """Measure and print the lines."""
-    folder = newest_saved_model(options.export)
-    if (names := outputs_of(folder)) != ["embedding"]:
+    folder = newest_saved_model(options.export, or_onnx=True)
+    is_onnx = os.path.isfile(os.path.join(folder, "model.onnx"))
+    if (names := (onnx_outputs_of if is_onnx else outputs_of)(folder)) != ["embedding"]:
         raise InputError(
             f"--export={options.export} must be an export of the kind embedding. Its outputs are "
             f"{', '.join(names)}."
@@ -54,12 +59,10 @@ def main(options: CosineOptions) -> None:
         print(f"{len(dev):,} pairs of sentences, {len(training):,} training sentences")
         return
     answers = np.array([example.label for example in dev])
-    model = tf.saved_model.load(folder)  # holds the variables of its signature
-    signature = model.signatures["serving_default"]
+    run = _onnx(folder) if is_onnx else _saved_model(folder)
 
     def embed(texts: list[str]) -> np.ndarray:
-        parts = [texts[i : i + BATCH] for i in range(0, len(texts), BATCH)]
-        return np.concatenate([signature(text=tf.constant(p))["embedding"].numpy() for p in parts])
+        return in_batches(run, texts, BATCH)
 
     a, b, mean = embed(first), embed(second), embed(training).mean(axis=0)
     similarities = {
@@ -80,6 +83,23 @@ def outputs_of(folder: str) -> list[str]:
     with open(os.path.join(folder, "saved_model.pb"), "rb") as file:
         model = saved_model_pb2.SavedModel.FromString(file.read())
     return sorted(model.meta_graphs[0].signature_def["serving_default"].outputs)
+
+
+def onnx_outputs_of(folder: str) -> list[str]:
+    """Return the names of the outputs of an ONNX export."""
+    return [output.name for output in onnx_session(folder, 1).get_outputs()]
+
+
+def _saved_model(folder: str) -> Callable[[list[str]], np.ndarray]:
+    model = tf.saved_model.load(folder)  # holds the variables of its signature
+    return lambda texts: model.signatures["serving_default"](text=tf.constant(texts))[
+        "embedding"
+    ].numpy()
+
+
+def _onnx(folder: str) -> Callable[[list[str]], np.ndarray]:
+    session, ids = onnx_session(folder, 1), Ids.of(folder)
+    return lambda texts: session.run(["embedding"], ids(texts))[0]
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -34,12 +34,10 @@ from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.embedding.embedder import Embedder
 from albert_tf.tasks.embedding.kind import Embedding
-from albert_tf.text.tokenizer import load_tokenizer
 from benchmarks import workers
-from benchmarks.runtimes import Ids
+from benchmarks.runtimes import Ids, onnx_session
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
 BATCH = 32
@@ -123,8 +121,7 @@ def _systems(
                 ExportOptions(options.model, f"{folder}/{format}", Embedding.name, format=format)
             )
     embedder = albert_tf.load_embedder(options.model)
-    ids = Ids(load_tokenizer(f"{folder}/onnx/1/tokenizer"), embedder.task.seq_length)
-    session = _session(f"{folder}/onnx/1/model.onnx")
+    ids, session = Ids.of(f"{folder}/onnx/1"), onnx_session(f"{folder}/onnx/1", 1)
     systems: dict[str, System] = {
         "embedder": _call(embedder),
         "saved-model": _call(albert_tf.load_embedder(f"{folder}/saved_model/1")),
@@ -138,7 +135,7 @@ def _systems(
         tokenizer.enable_padding()  # to the longest of the batch
         encoded = tokenizer.encode_batch(list(texts))
         pieces["peer"] = float(np.mean([sum(text.attention_mask) for text in encoded]))
-        systems["peer"] = peer(tokenizer, os.path.join(options.onnx, "model.onnx"))
+        systems["peer"] = peer(tokenizer, options.onnx)
     return systems, pieces
 
 
@@ -146,17 +143,9 @@ def _call(embedder: Embedder) -> System:
     return lambda batch: embedder(batch, batch_size=BATCH, show_progress_bar=False)
 
 
-def _session(path: str) -> "InferenceSession":
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(path, options)
-
-
-def peer(tokenizer: "Tokenizer", path: str) -> System:
+def peer(tokenizer: "Tokenizer", folder: str) -> System:
     """Return a model of hidden states as an embedder: the normalized mean over the pieces."""
-    session = _session(path)
+    session = onnx_session(folder, 1)
     names = [value.name for value in session.get_inputs()]
 
     def embed(batch: Sequence[str]) -> np.ndarray:

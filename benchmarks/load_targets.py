@@ -47,16 +47,17 @@ def check_signatures(signatures: Mapping[str, tuple[Mapping, Mapping]], export: 
         )
 
 
-def newest_saved_model(export: str) -> str:
+def newest_saved_model(export: str, or_onnx: bool = False) -> str:
     """Return the folder EXPORT/VERSION with the largest number.
 
     Raises:
-      InputNotFoundError: there is none, or it has no SavedModel.
+      InputNotFoundError: there is none, or it has no SavedModel nor, with `or_onnx`, an ONNX model.
     """
     names = os.listdir(export) if os.path.isdir(export) else []
     version = max((name for name in names if name.isdigit()), key=int, default="")
     folder = os.path.join(export, version)
-    if not version or not os.path.isfile(os.path.join(folder, "saved_model.pb")):
+    files = ["saved_model.pb", *(["model.onnx"] if or_onnx else [])]
+    if not version or not any(os.path.isfile(os.path.join(folder, file)) for file in files):
         raise InputNotFoundError(
             f"--export={export} must be a folder with a SavedModel as its newest version, "
             f"such as {export}/1/saved_model.pb, as albert_tf.export writes it."

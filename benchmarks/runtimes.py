@@ -13,13 +13,16 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.truncation import truncated_lengths
 from benchmarks.workers import System, answer_requests
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 
 def saved_model(folder: str, cores: int, signature: str = "serving_default") -> System:
@@ -47,17 +50,22 @@ def c_api(folder: str, cores: int) -> System:
 
 def onnx_runtime(folder: str, cores: int) -> System:
     """Return an ONNX export in ONNX Runtime."""
+    session = onnx_session(folder, cores)
+    names = [output.name for output in session.get_outputs()]
+    return System(
+        lambda ids: _values(dict(zip(names, session.run(None, ids), strict=True))), Ids.of(folder)
+    )
+
+
+def onnx_session(folder: str, cores: int) -> "InferenceSession":
+    """Return FOLDER/model.onnx in ONNX Runtime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = cores, 1
     # Or its idle threads would keep the cores busy while the next system is timed.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), options)
-    names = [output.name for output in session.get_outputs()]
-    return System(
-        lambda ids: _values(dict(zip(names, session.run(None, ids), strict=True))), Ids.of(folder)
-    )
+    return onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), options)
 
 
 def openvino(folder: str, cores: int, precision: str = "f32") -> System:
@@ -112,7 +120,8 @@ class Ids:
     def of(cls, folder: str) -> Self:
         """Return the inputs of an export with tokenizer/ and config.json."""
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-            seq_length = json.load(file)["task"]["seq_length"]
+            config = json.load(file)
+        seq_length = config["task"].get("seq_length") or config["model"]["max_positions"]
         return cls(load_tokenizer(os.path.join(folder, "tokenizer")), seq_length)
 
     def __call__(self, texts: Sequence[Any]) -> dict[str, np.ndarray]:

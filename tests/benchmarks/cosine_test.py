@@ -51,8 +51,7 @@ def test_lines_of_an_export(pretrained, tmp_path, capsys):
     export = str(tmp_path / "export")
     program.main(program.ExportOptions(pretrained, export, "embedding"))
     main(CosineOptions(export, str(tmp_path)))
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line[0] == "{"]
-    found = {line["similarity"]: line["pearson"] for line in lines}
+    found = correlations(capsys)
 
     signature = tf.saved_model.load(f"{export}/1").signatures["serving_default"]
     vectors = signature(text=tf.constant(sentences))["embedding"].numpy()
@@ -62,3 +61,14 @@ def test_lines_of_an_export(pretrained, tmp_path, capsys):
         expected = np.corrcoef([unit[a] @ unit[b] for a, b in pairs], scores)[0, 1]
         assert found[name] == pytest.approx(100 * expected, abs=0.06), name
     assert set(found) == {"embedding", "centered embedding", "tf-idf"}
+
+    pytest.importorskip("onnxruntime")
+    onnx = str(tmp_path / "onnx")
+    program.main(program.ExportOptions(pretrained, onnx, "embedding", format="onnx"))
+    main(CosineOptions(onnx, str(tmp_path)))
+    assert correlations(capsys) == pytest.approx(found, abs=0.11)
+
+
+def correlations(capsys) -> dict[str, float]:
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line[0] == "{"]
+    return {line["similarity"]: line["pearson"] for line in lines}

@@ -53,7 +53,9 @@ def test_the_peers_mean_is_over_the_pieces_of_each_text(tmp_path):
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 3, "b": 5, "?": 9}, "?"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     tokenizer.enable_padding(pad_id=9)
-    found = embedding.peer(tokenizer, str(path))(["a b", "a"])  # the second has a piece of padding
+    found = embedding.peer(tokenizer, str(tmp_path))(
+        ["a b", "a"]
+    )  # the second has a piece of padding
     np.testing.assert_allclose(found, [[4, 1] / np.sqrt(17), [3, 1] / np.sqrt(10)], rtol=1e-6)
 
 
