@@ -6,7 +6,7 @@ from typing import Any
 from albert_tf.runtime import extras, settings
 from albert_tf.runtime.errors import InputError
 from data.cleaning.held_out import HeldOut
-from data.cleaning.ngrams import words_of
+from data.cleaning.ngrams import num_words
 from data.cleaning.options import CleanOptions
 from data.cleaning.repeated_lines import RepeatedLines
 from data.cleaning.report import Report
@@ -73,7 +73,7 @@ class Filters:
         """Return why a document is dropped, "" if it stays."""
         options = self._options
         if options.min_words or options.max_words:
-            count = len(words_of(text))
+            count = num_words(text)
             if count < options.min_words:
                 return f"fewer than {options.min_words:,} words"
             if 0 < options.max_words < count:

@@ -2,37 +2,70 @@
 
 import functools
 import re
-import zlib
+import sys
+from collections.abc import Iterator
 
 import numpy as np
 
 from albert_tf.text.words import word_bounds
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_INVERSE = np.uint64(pow(int(_FACTOR), -1, 2**64))
 _MIXER = np.uint64(0xBF58476D1CE4E5B9)
+_BLOCK = 2**20  # characters whose words are found at once; words end at white space
+_SPACE = re.compile(r"\s")
+_JOINS, _ALONE = 1, 2  # a character of words, and one that is a word by itself
 
 
-@functools.cache
-def _pattern() -> re.Pattern[str]:
-    """Return the pattern of a word: a run of letters and digits, or one piece of other scripts."""
-    bounds = word_bounds().tolist()
-    joined = "".join(
-        f"{re.escape(chr(begin))}-{re.escape(chr(end - 1))}"
-        for begin, end in zip(bounds[::2], bounds[1::2], strict=True)
-    )
-    return re.compile(f"[{joined}]+|[^\\W{joined}]")
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case, without punctuation."""
-    return _pattern().findall(text.lower())
+def num_words(text: str) -> int:
+    """Return the number of words of a text."""
+    return sum(len(begins) for _, begins, _ in _words(text))
 
 
 def word_hashes(text: str) -> np.ndarray:
-    """Return the hashes of a text's words, uint64 [N]."""
-    words = words_of(text)
-    codes = (zlib.crc32(word.encode("utf-8", "replace")) for word in words)
-    return _mixed(np.fromiter(codes, np.uint64, len(words)))
+    """Return the hashes of a text's words in lower case, without punctuation, uint64 [N].
+
+    A word is a run of letters and digits, or one character of scripts without spaces.
+    """
+    hashes: list[np.ndarray] = [np.zeros(0, np.uint64)]
+    for codes, begins, ends in _words(text):
+        powers = np.cumprod(np.full(len(codes), _FACTOR))
+        sums = np.append(np.uint64(0), np.cumsum((codes.astype(np.uint64) + 1) * powers))
+        inverse = np.cumprod(np.full(len(codes), _INVERSE))  # independent of a word's place
+        hashes.append(_mixed((sums[ends] - sums[begins]) * inverse[begins]))
+    return np.concatenate(hashes)
+
+
+def _words(text: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield the code points of parts of a text in lower case, and where their words begin and end.
+
+    They are uint32 [C], and int64 [N] each.
+    """
+    for part in _parts(text.lower()):
+        codes = np.frombuffer(part.encode("utf-32-le", "surrogatepass"), np.uint32)
+        role = np.pad(_roles()[codes], 1)
+        alone, joins = role[1:-1] == _ALONE, role == _JOINS
+        begins: np.ndarray = np.flatnonzero(alone | (joins[1:-1] & ~joins[:-2]))
+        ends: np.ndarray = np.flatnonzero(alone | (joins[1:-1] & ~joins[2:])) + 1
+        yield codes, begins, ends
+
+
+def _parts(text: str) -> Iterator[str]:
+    begin = 0
+    while begin < len(text):
+        space = _SPACE.search(text, begin + _BLOCK)
+        end = space.start() if space else len(text)
+        yield text[begin:end]
+        begin = end
+
+
+@functools.cache
+def _roles() -> np.ndarray:
+    """Return `_JOINS`, `_ALONE` or 0 for each code point, uint8."""
+    count = sys.maxunicode + 1
+    joins = np.searchsorted(word_bounds(), np.arange(count), side="right") % 2 == 1
+    word = np.array([chr(code).isalnum() or code == ord("_") for code in range(count)])
+    return np.where(joins, _JOINS, np.where(word, _ALONE, 0)).astype(np.uint8)
 
 
 def ngram_hashes(words: np.ndarray, size: int) -> np.ndarray:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import InputError
+from data.cleaning import ngrams
 from data.cleaning.duplicates import Copy, Duplicates, first_of_each_kind
-from data.cleaning.ngrams import ngram_hashes, word_hashes, words_of
+from data.cleaning.ngrams import ngram_hashes, num_words, word_hashes
 
 
 def found(tmp_path, texts: list[str], similarity: float | None) -> dict[int, Copy]:
@@ -111,7 +112,18 @@ def test_the_package_that_is_missing_is_named(tmp_path, monkeypatch):
     ],
 )
 def test_words(text, words):
-    assert words_of(text) == words
+    """Each is hashed as if it were alone, so equal words and no others have equal hashes."""
+    assert word_hashes(text).tolist() == [word_hashes(word)[0] for word in words]
+    assert num_words(text) == len(words) == len({*word_hashes(text).tolist()})
+
+
+def test_words_of_parts_are_those_of_the_whole(monkeypatch):
+    text = "The old tram\u2028of 1987, " * 20
+    whole = word_hashes(text)
+    assert len(whole) == 100
+    for characters in (1, 7, 100):
+        monkeypatch.setattr(ngrams, "_BLOCK", characters)
+        assert word_hashes(text).tolist() == whole.tolist()
 
 
 def test_runs_of_words():
