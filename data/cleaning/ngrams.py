@@ -30,7 +30,9 @@ def word_hashes(text: str) -> np.ndarray:
     hashes: list[np.ndarray] = [np.zeros(0, np.uint64)]
     for codes, begins, ends in _words(text):
         powers = np.cumprod(np.full(len(codes), _FACTOR))
-        sums = np.append(np.uint64(0), np.cumsum((codes.astype(np.uint64) + 1) * powers))
+        sums: np.ndarray = np.append(
+            np.uint64(0), np.cumsum((codes.astype(np.uint64) + 1) * powers)
+        )
         inverse = np.cumprod(np.full(len(codes), _INVERSE))  # independent of a word's place
         hashes.append(_mixed((sums[ends] - sums[begins]) * inverse[begins]))
     return np.concatenate(hashes)
