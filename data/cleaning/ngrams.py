@@ -29,13 +29,19 @@ def word_hashes(text: str) -> np.ndarray:
     """
     hashes: list[np.ndarray] = [np.zeros(0, np.uint64)]
     for codes, begins, ends in _words(text):
-        powers = np.cumprod(np.full(len(codes), _FACTOR))
-        sums: np.ndarray = np.append(
-            np.uint64(0), np.cumsum((codes.astype(np.uint64) + 1) * powers)
-        )
-        inverse = np.cumprod(np.full(len(codes), _INVERSE))  # independent of a word's place
+        powers, inverse = _powers(-(-len(codes) // _BLOCK) * _BLOCK)
+        sums: np.ndarray = np.zeros(len(codes) + 1, np.uint64)
+        np.cumsum((codes.astype(np.uint64) + 1) * powers[: len(codes)], out=sums[1:])
+        # Times the inverse, a hash is independent of the word's place.
         hashes.append(_mixed((sums[ends] - sums[begins]) * inverse[begins]))
     return np.concatenate(hashes)
+
+
+@functools.lru_cache(1)
+def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first powers of the factor and of its inverse, uint64 [count] each."""
+    factor, inverse = (np.cumprod(np.full(count, value)) for value in (_FACTOR, _INVERSE))
+    return factor, inverse
 
 
 def _words(text: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -45,11 +51,14 @@ def _words(text: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """
     for part in _parts(text.lower()):
         codes = np.frombuffer(part.encode("utf-32-le", "surrogatepass"), np.uint32)
-        role = np.pad(_roles()[codes], 1)
-        alone, joins = role[1:-1] == _ALONE, role == _JOINS
-        begins: np.ndarray = np.flatnonzero(alone | (joins[1:-1] & ~joins[:-2]))
-        ends: np.ndarray = np.flatnonzero(alone | (joins[1:-1] & ~joins[2:])) + 1
-        yield codes, begins, ends
+        role = _roles()[codes]
+        alone, joins = role == _ALONE, role == _JOINS
+        edge = joins[1:] != joins[:-1]
+        begins: np.ndarray = alone | joins
+        begins[1:] &= alone[1:] | edge
+        ends: np.ndarray = alone | joins
+        ends[:-1] &= alone[:-1] | edge
+        yield codes, np.flatnonzero(begins), np.flatnonzero(ends) + 1
 
 
 def _parts(text: str) -> Iterator[str]:
