@@ -23,7 +23,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.text_functions import in_batches
-from benchmarks.load_targets import newest_saved_model
+from benchmarks.load_targets import newest_export
 from benchmarks.runtimes import Ids, onnx_session
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
@@ -44,7 +44,7 @@ class CosineOptions(commands.CommandOptions):
 
 def main(options: CosineOptions) -> None:
     """Measure and print the lines."""
-    folder = newest_saved_model(options.export, or_onnx=True)
+    folder = newest_export(options.export, ("saved_model.pb", "model.onnx"))
     is_onnx = os.path.isfile(os.path.join(folder, "model.onnx"))
     if (names := (onnx_outputs_of if is_onnx else outputs_of)(folder)) != ["embedding"]:
         raise InputError(

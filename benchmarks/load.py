@@ -38,7 +38,7 @@ from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from benchmarks import workers
-from benchmarks.load_targets import BEYOND, CApi, Rest, check_signatures, newest_saved_model
+from benchmarks.load_targets import BEYOND, CApi, Rest, check_signatures, newest_export
 
 TOLERANCE = 1e-5
 MAX_TEXTS, MAX_WORDS, POOL = 16, 150, 200
@@ -110,7 +110,7 @@ class Tally:
 
 def main(options: LoadOptions) -> int:
     """Measure and print the lines; return the exit status."""
-    folder = newest_saved_model(options.export)
+    folder = newest_export(options.export)
     if options.dry_run:
         print(json.dumps({"targets": options.targets.split(",")}))
         return 0

@@ -47,20 +47,19 @@ def check_signatures(signatures: Mapping[str, tuple[Mapping, Mapping]], export: 
         )
 
 
-def newest_saved_model(export: str, or_onnx: bool = False) -> str:
+def newest_export(export: str, files: Sequence[str] = ("saved_model.pb",)) -> str:
     """Return the folder EXPORT/VERSION with the largest number.
 
     Raises:
-      InputNotFoundError: there is none, or it has no SavedModel nor, with `or_onnx`, an ONNX model.
+      InputNotFoundError: there is none, or it has none of `files`.
     """
     names = os.listdir(export) if os.path.isdir(export) else []
     version = max((name for name in names if name.isdigit()), key=int, default="")
     folder = os.path.join(export, version)
-    files = ["saved_model.pb", *(["model.onnx"] if or_onnx else [])]
     if not version or not any(os.path.isfile(os.path.join(folder, file)) for file in files):
         raise InputNotFoundError(
-            f"--export={export} must be a folder with a SavedModel as its newest version, "
-            f"such as {export}/1/saved_model.pb, as albert_tf.export writes it."
+            f"--export={export} must be a folder whose newest version has {' or '.join(files)}, "
+            f"such as {export}/1/{files[0]}, as albert_tf.export writes it."
         )
     return folder
 

@@ -22,6 +22,7 @@ from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.training.progress import Progress
 from data.corpora.corpus import read_documents
 from data.corpora.passage_pairs import KINDS, comparable
+from data.corpora.sentences import sentences_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,13 +57,16 @@ def main(options: PairsOptions) -> None:
     """
     outputs.require_file(options.output, "--output")
     excluded = {
-        comparable(line) for path in options.exclude for _, line in lines_of(path, "--exclude")
+        comparable(sentence)
+        for path in options.exclude
+        for _, line in lines_of(path, "--exclude")
+        for sentence in (line, *sentences_of(line))
     } - {""}
     counts: collections.Counter[str] = collections.Counter()
     pairs = _pairs(options, excluded, counts)
     if options.dry_run:
         next(pairs, None)
-        print(f"{options.corpus} can be read; {len(excluded):,} sentences are excluded")
+        print(f"{options.corpus} can be read; {len(excluded):,} sentences and texts are excluded")
         return
     with outputs.new_text(options.output) as file:
         with Progress("pairs", options.max_pairs) as progress:

@@ -23,6 +23,7 @@ OPTIONS = {
     "albert_tf.info": "InfoOptions",
     "benchmarks.cosine": "CosineOptions",
     "benchmarks.data_build": "DataBuildOptions",
+    "benchmarks.embedding": "EmbeddingBenchmarkOptions",
     "benchmarks.latency": "LatencyOptions",
     "benchmarks.load": "LoadOptions",
     "benchmarks.search": "SearchBenchmarkOptions",

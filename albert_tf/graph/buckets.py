@@ -15,7 +15,7 @@ def run_in_buckets(
     lengths: tf.Tensor,
     run: Callable[[tf.Tensor, tf.Tensor], Rows],
     outputs: Rows,
-    max_width: int | tf.Tensor,
+    max_width: int,
     chunk: int = CHUNK,
 ) -> dict[str, tf.Tensor]:
     """Run each row in a batch of rows padded to the same width, one of `WIDTHS`.
@@ -59,7 +59,7 @@ def run_in_buckets(
     return filled
 
 
-def bucket_width(length: tf.Tensor, max_width: int | tf.Tensor) -> tf.Tensor:
+def bucket_width(length: tf.Tensor, max_width: int) -> tf.Tensor:
     """Return the smallest width for `length` positions, int32 []; at most `max_width`."""
     widths = tf.constant(WIDTHS)
     bucket = tf.searchsorted(widths, tf.reshape(length, [1]))[0]

@@ -169,7 +169,7 @@ class RunDir:
         """
         if os.path.isfile(self.config_path):
             self._require_same_config(config)
-            if (before := self.environment().get("runtime", runtime)) != runtime:
+            if (before := self.environment().get("runtime", "tensorflow")) != runtime:
                 change = f"begun with --runtime={before} and continues with --runtime={runtime}"
                 print(f"note: this run was {change}, which rounds differently", flush=True)
             return

@@ -6,8 +6,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 
+from albert_tf.graph.buckets import run_in_buckets
+from albert_tf.graph.signatures import IDS
 from albert_tf.models.checkpoints import damaged_export, readable
+from albert_tf.models.encoder import INPUTS
+from albert_tf.tasks.features import Sequences
 from albert_tf.training.progress import Progress
 
 MANY = 1000  # texts, from which progress is shown
@@ -26,6 +31,39 @@ def load_export(path: str) -> Any:
             return tf.saved_model.load(folder)
         except Exception as error:  # a damaged file can raise any type
             raise damaged_export(path, error) from None
+
+
+def bucketed(
+    model: tf_keras.Model, seq_length: int, shape: Sequence[int]
+) -> Callable[[Sequences], tf.Tensor]:
+    """Return a function from B sequences to the model's outputs, float32 [B, *shape].
+
+    It computes in the buckets of lengths that exports have, so that a text's output does not depend
+    on the others, and at most `graph.buckets.CHUNK` positions at once.
+
+    Args:
+      model: inputs -> [B, *shape].
+      seq_length: the maximum length of a sequence.
+      shape: the shape of a sequence's output.
+    """
+
+    @tf.function(input_signature=[IDS[name] for name in INPUTS], autograph=False)
+    def outputs(*ids: tf.Tensor) -> tf.Tensor:
+        inputs = dict(zip(INPUTS, ids, strict=True))
+
+        def run(rows: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
+            parts = {name: tf.gather(values[:, :width], rows) for name, values in inputs.items()}
+            return {"outputs": model(parts)}
+
+        lengths = tf.reduce_sum(inputs["input_mask"], axis=1)
+        zeros = tf.zeros([tf.size(lengths), *shape])
+        return run_in_buckets(lengths, run, {"outputs": zeros}, seq_length)["outputs"]
+
+    def compute(sequences: Sequences) -> tf.Tensor:
+        inputs = sequences.inputs(tf.range(len(sequences.lengths)), seq_length)
+        return outputs(*(inputs[name] for name in INPUTS))
+
+    return compute
 
 
 def in_batches(

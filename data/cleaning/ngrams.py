@@ -1,4 +1,4 @@
-"""Hashes of the words of a text and of runs of n words, the same on every machine."""
+"""Hashes of the words of a text and of runs of n words: the same in every process."""
 
 import functools
 import re
@@ -29,7 +29,7 @@ def word_hashes(text: str) -> np.ndarray:
     """
     hashes: list[np.ndarray] = [np.zeros(0, np.uint64)]
     for codes, begins, ends in _words(text):
-        powers, inverse = _powers(-(-len(codes) // _BLOCK) * _BLOCK)
+        powers, inverse = _powers(max(len(codes), _BLOCK))
         sums: np.ndarray = np.zeros(len(codes) + 1, np.uint64)
         np.cumsum((codes.astype(np.uint64) + 1) * powers[: len(codes)], out=sums[1:])
         # Times the inverse, a hash is independent of the word's place.
@@ -50,7 +50,7 @@ def _words(text: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     They are uint32 [C], and int64 [N] each.
     """
     for part in _parts(text.lower()):
-        codes = np.frombuffer(part.encode("utf-32-le", "surrogatepass"), np.uint32)
+        codes = np.frombuffer(part.encode("utf-32-le", "surrogatepass"), "<u4")
         role = _roles()[codes]
         alone, joins = role == _ALONE, role == _JOINS
         edge = joins[1:] != joins[:-1]
@@ -62,10 +62,15 @@ def _words(text: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 
 
 def _parts(text: str) -> Iterator[str]:
+    """Yield the text in blocks that end at white space, unless a block has none."""
     begin = 0
     while begin < len(text):
-        space = _SPACE.search(text, begin + _BLOCK)
-        end = space.start() if space else len(text)
+        end = begin + _BLOCK
+        if end < len(text):
+            end = max(text.rfind(blank, begin + 1, end) for blank in " \n")
+            if end < 0:
+                space = _SPACE.search(text, begin + _BLOCK)
+                end = space.start() if space else len(text)
         yield text[begin:end]
         begin = end
 

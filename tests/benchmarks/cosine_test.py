@@ -28,7 +28,10 @@ def test_tf_idf_by_hand():
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("fill_mask", "Its outputs are pieces, probabilities"), ("", "with a SavedModel")],
+    [
+        ("fill_mask", "Its outputs are pieces, probabilities"),
+        ("", "has saved_model.pb or model.onnx"),
+    ],
 )
 def test_other_exports_are_refused(exports, kind, words):
     with pytest.raises(InputError, match=words):

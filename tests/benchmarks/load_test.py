@@ -155,7 +155,7 @@ def test_a_folder_without_a_saved_model_is_refused(tmp_path, files):
     for file in files:
         (tmp_path / file).parent.mkdir()
         (tmp_path / file).touch()
-    with pytest.raises(InputNotFoundError, match="with a SavedModel as its newest version"):
+    with pytest.raises(InputNotFoundError, match="whose newest version has saved_model.pb"):
         load.main(LoadOptions(str(tmp_path), dry_run=True))
 
 

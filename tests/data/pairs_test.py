@@ -59,7 +59,7 @@ def test_headings(corpus, tmp_path):
 
 
 def test_sentences_of_a_test_set_are_dropped(corpus, tmp_path, capsys):
-    (tmp_path / "test.txt").write_text("four FIVE six, seven\n\n")
+    (tmp_path / "test.txt").write_text("A first one. Four FIVE six, seven! And a last one.\n\n")
     exclude = (str(tmp_path / "test.txt"),)
     found = pairs_of(corpus, tmp_path / "out", max_words=4, min_words=1, exclude=exclude)
     assert found[0] == ("One two three.", "Eight nine.")

@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.graph.buckets import run_in_buckets
-from albert_tf.graph.signatures import IDS
 from albert_tf.models.checkpoints import EXTRAS, is_saved_model
-from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
@@ -19,7 +16,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.embedding.kind import Embedding
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.features import pack
-from albert_tf.tasks.text_functions import in_batches, load_export
+from albert_tf.tasks.text_functions import bucketed, in_batches, load_export
 from albert_tf.text.tokenizer import load_tokenizer
 
 # Texts to vectors [N, D], the settings, D, and whether the encoder is untrained.
@@ -58,7 +55,8 @@ class Embedder:
 
         Args:
           texts: a list or another iterable of strings.
-          batch_size: the number of texts that are computed together; they are of similar length.
+          batch_size: the number of texts, of similar length, that are handed on together; those
+            whose lengths differ by more than a quarter are computed one after the other.
           prompt: what to put before each text.
           show_progress_bar: show the progress. None: for more than 1,000 texts.
 
@@ -145,23 +143,11 @@ def _loaded(path: str) -> Parts:
     model, tokenizer = Embedding().load(path), load_tokenizer(path)
     task = model.task
 
-    @tf.function(input_signature=[IDS[name] for name in INPUTS], autograph=False)
-    def vectors(*ids: tf.Tensor) -> tf.Tensor:
-        inputs = dict(zip(INPUTS, ids, strict=True))
-        count, longest = tf.unstack(tf.shape(inputs["input_mask"]))
-
-        def run(rows: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
-            parts = {name: tf.gather(values[:, :width], rows) for name, values in inputs.items()}
-            return {Embedding.name: model(parts)}
-
-        lengths = tf.reduce_sum(inputs["input_mask"], axis=1)
-        zeros = {Embedding.name: tf.zeros([count, model.dimension])}
-        return run_in_buckets(lengths, run, zeros, longest)[Embedding.name]
+    vectors = bucketed(model, task.seq_length, [model.dimension])
 
     def embed(texts: list[str]) -> tf.Tensor:
-        sequences = pack(tokenizer.encode_batch(texts), None, task.seq_length, tokenizer.special)
-        inputs = sequences.inputs(tf.range(len(texts)), int(sequences.lengths.max()))
-        return vectors(*(inputs[name] for name in INPUTS))
+        rows = tokenizer.encode_batch(texts)
+        return vectors(pack(rows, None, task.seq_length, tokenizer.special))
 
     return embed, task, model.dimension, model.is_untrained
 

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.graph.signatures import IDS
 from albert_tf.models.checkpoints import EXTRAS, is_saved_model
-from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
@@ -17,10 +15,9 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import pack
 from albert_tf.tasks.ranking.kind import Ranking
 from albert_tf.tasks.ranking.model import RankingSettings
-from albert_tf.tasks.text_functions import in_batches, load_export
+from albert_tf.tasks.text_functions import bucketed, in_batches, load_export
 from albert_tf.text.tokenizer import load_tokenizer
 
-_STEP = 8  # lengths are rounded up to a multiple of this, for few shapes
 _TRAIN = "Train one with finetuning.train --task=ranking."
 # A query and texts to scores [N].
 Score = Callable[[str, list[str]], tf.Tensor]
@@ -121,17 +118,12 @@ def _loaded(path: str) -> tuple[Score, RankingSettings]:
     model, tokenizer = kind.load(path), load_tokenizer(path)
     task = model.task
 
-    @tf.function(input_signature=[IDS[name] for name in INPUTS], autograph=False)
-    def scores(*ids: tf.Tensor) -> tf.Tensor:
-        return model(dict(zip(INPUTS, ids, strict=True)))
+    scores = bucketed(model, task.seq_length, [])
 
     def score(query: str, texts: list[str]) -> tf.Tensor:
         first = [tokenizer.encode(query)] * len(texts)
         second = tokenizer.encode_batch(texts)
-        sequences = pack(first, second, task.seq_length, tokenizer.special)
-        width = min(-(-int(sequences.lengths.max()) // _STEP) * _STEP, task.seq_length)
-        inputs = sequences.inputs(tf.range(len(texts)), width)
-        return scores(*(inputs[name] for name in INPUTS))
+        return scores(pack(first, second, task.seq_length, tokenizer.special))
 
     return score, task
 

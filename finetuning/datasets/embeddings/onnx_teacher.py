@@ -40,14 +40,15 @@ class OnnxTeacher:
 
     Args:
       path: the file, or a folder with model.onnx or onnx/model.onnx.
+      threads: of ONNX Runtime; 0 for its default.
 
     Raises:
       InputNotFoundError: a file is missing.
       InputError: a package is missing, a file is damaged, or the model is of another form.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = next(filter(os.path.isfile, (path, *(os.path.join(path, f) for f in FILES))))
+    def __init__(self, path: str, threads: int = 0) -> None:
+        self._path = onnx_file(path) or path
         folder = os.path.dirname(os.path.abspath(self._path))
         roots = [root for root in (folder, os.path.dirname(folder)) if _holds(root, _TOKENIZER)]
         if not roots:
@@ -58,8 +59,10 @@ class OnnxTeacher:
         self._tokenizer, self._pad = _tokenizer(self._root)
         self._pooling, self._normalizes = _modules(self._root)
         runtime = _package("onnxruntime")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads
         try:
-            self._session = runtime.InferenceSession(self._path)
+            self._session = runtime.InferenceSession(self._path, options)
         except Exception as error:  # its types are private
             raise self._damaged(error) from None
         names = [node.name for node in self._session.get_outputs()]
@@ -115,6 +118,12 @@ class OnnxTeacher:
             f"--teacher={self._path} must be a model that ONNX Runtime can run: "
             f"{' '.join(str(error).split())[:200]}. Copy or export it again."
         )
+
+
+def onnx_file(path: str) -> str | None:
+    """Return the ONNX model that a path is or that the folder there has; None without one."""
+    files = (path, *(os.path.join(path, file) for file in FILES))
+    return next(filter(os.path.isfile, files), None)
 
 
 def _package(name: str) -> ModuleType:

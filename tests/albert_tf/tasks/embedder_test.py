@@ -44,6 +44,12 @@ def test_vectors_in_batches_are_those_of_the_predictor(run, embedder):
     assert embedder([]).shape == (0, 6) and embedder.dimension == 6 and not embedder.is_untrained
 
 
+def test_many_long_texts_are_computed_in_parts(embedder):
+    many = [f"{TEXTS[0]} {number}" for number in range(8192 // 32 + 10)]  # all of 32 pieces
+    found = embedder(many, batch_size=len(many))
+    np.testing.assert_allclose(found, embedder(many, batch_size=7), atol=1e-6)
+
+
 def test_every_name_gives_the_same_vectors(embedder):
     plain, prompted = embedder(TEXTS), embedder(TEXTS, prompt="it ")
     np.testing.assert_array_equal(prompted, embedder([f"it {text}" for text in TEXTS]))

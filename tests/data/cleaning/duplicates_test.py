@@ -133,4 +133,5 @@ def test_runs_of_words():
     assert runs[0] == runs[3] and len(set(runs.tolist())) == 3 and len(runs) == 4
     assert ngram_hashes(words, 2)[0] != ngram_hashes(words[::-1], 2)[-1]  # order counts
     assert len(ngram_hashes(words, 6)) == 0 and len(ngram_hashes(words, 5)) == 1
+    assert word_hashes("tram") == [8648178168188339393] and len(word_hashes("a\ud800b")) == 2
     assert word_hashes("A") == word_hashes("a") and word_hashes("").dtype == np.uint64

@@ -68,5 +68,7 @@ def test_generated_cases_are_scored_as_by_trec_eval():
         wanted = evaluator.evaluate({"q": dict(zip(ids, scores, strict=True))})["q"]
         ranked = [name for name, _ in ranking(ids, np.array(scores))]
         found = score_ranking(ranked, grades)
+        reciprocal = wanted["recip_rank"]  # of the first relevant document
+        assert found["mrr_at_10"] == pytest.approx(reciprocal * (reciprocal >= 1 / 10), abs=1e-9)
         for ours, theirs in names.items():
             assert found[ours] == pytest.approx(wanted[theirs], abs=1e-9), ours
