@@ -9,7 +9,7 @@ that takes strings and returns one matrix; an ONNX model with its tokenizer.json
 sentence-transformers with onnx/model.onnx (both with the extra `teacher`); any other folder of
 sentence-transformers, which must be installed.
 
-The vectors are float16 and mapped from their file, so that millions do not fill the memory. If the
+The vectors are float16, and are written as they are computed; training holds them in memory. If the
 command is interrupted, run it again: it continues after the last complete chunk.
 """
 

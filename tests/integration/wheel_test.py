@@ -49,12 +49,15 @@ import sys
 import albert_tf
 fill = albert_tf.load_fill_mask({NAME!r})
 print(fill(["She opened the [MASK] and walked into the house."])[0][0][0][0])
+embed = albert_tf.load_embedder("albert-mini-en-embed")
+flood, rain, dog = embed(["The river flooded.", "Rain put streets under water.", "A dog runs."])
+print(flood.shape, flood @ rain > 0.2 + flood @ dog)
 print(albert_tf.load_encoder(sys.argv[1]).config.hidden_size, albert_tf.__version__)
 """
 
 
 @pytest.mark.slow
-def test_without_extras_it_fills_a_blank_and_loads_an_export(
+def test_without_extras_it_fills_a_blank_embeds_and_loads_an_export(
     wheel: pathlib.Path, exports: pathlib.Path, tmp_path: pathlib.Path
 ):
     venv.create(tmp_path / "env", with_pip=True)
@@ -69,7 +72,7 @@ def test_without_extras_it_fills_a_blank_and_loads_an_export(
         text=True,
         check=False,
     )
-    assert done.stdout == "▁door\n32 0.9.0\n", done.stderr[-3000:]
+    assert done.stdout == "▁door\n(384,) True\n32 0.9.0\n", done.stderr[-3000:]
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """A teacher's vectors of the texts of a training part: DIR/train.vectors, beside its file.
 
 The folder holds vectors.npy, float16 or float32 [N, D], in the order of the texts, and texts.json,
-by which vectors of other texts are recognized. The vectors stay in their file until they are used.
+by which vectors of other texts are recognized. The vectors stay in their file until features need
+them.
 """
 
 import hashlib
