@@ -134,6 +134,19 @@ def test_the_first_pages_run_as_written(folder: pathlib.Path):
     assert (folder / "export" / "reviews" / "1" / "saved_model.pb").is_file()
 
 
+@pytest.mark.slow
+def test_readme_prints_what_it_says():
+    """Its Python, which one process runs, up to the SavedModel of a reader's own run."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGES["README"], re.DOTALL)
+    program = "".join(block for block in blocks if "print(" in block and "load_" in block)
+    said = re.findall(r"^# (.*?)(?:   \(.*)?$", program, re.M)
+    assert len(said) == 4
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == said, done.stderr[-1500:]
+
+
 def test_the_table_of_corpora_is_true():
     rows = re.findall(r"^\| .* \| `(--corpus.*)` \|$", PAGES["data.md"], re.M)
     assert len(rows) == 17
