@@ -11,7 +11,7 @@ import dataclasses
 import json
 
 from albert_tf.models.config import SHARINGS, AlbertConfig, head_param_counts, param_counts
-from albert_tf.models.published_sizes import MODELS_M, SHARING_M
+from albert_tf.models.presets import MODELS_M, SHARING_M
 from albert_tf.runtime import settings
 from albert_tf.runtime.commands import option, run
 from albert_tf.runtime.errors import InputError

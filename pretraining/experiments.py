@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Mapping
 
 from albert_tf.models.config import FFNS, NORMS, POSITIONS, SHARINGS
-from albert_tf.models.published_sizes import MODELS_M, SHARING_M, WIDTHS_M
+from albert_tf.models.presets import MODELS_M, SHARING_M, WIDTHS_M
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.report_text import markdown_table

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from albert_tf.models.head import HEADS, Head
+from albert_tf.models.presets import PRESETS
 from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, at_most, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputNotFoundError, in_file, shortened
@@ -245,42 +246,3 @@ def head_param_counts(config: AlbertConfig, heads: Sequence[Head] = HEADS) -> di
     e, h = config.embedding_size, config.hidden_size
     mlm = h * e + e + 2 * e + config.vocab_size
     return {head.layer: head.num_classes * (h + 1) if head.num_classes else mlm for head in heads}
-
-
-def _presets() -> dict[str, dict[str, Any]]:
-    # Table 1: layers, hidden size, feed-forward size, heads. The heads of xlarge are 128 wide (the
-    # released checkpoints have 16 heads), all others 64.
-    shapes = {
-        "base": (12, 768, 3072, 12),
-        "large": (24, 1024, 4096, 16),
-        "xlarge": (24, 2048, 8192, 16),
-        "xxlarge": (12, 4096, 16384, 64),
-    }
-    # Google's Chinese models: BERT's Chinese WordPiece vocabulary and ReLU, then the settings in
-    # which some of them differ.
-    chinese = {"vocab_size": 21128, "activation": "relu"}
-    chinese_own = {
-        "xlarge": {"initializer_range": 0.014},
-        "xxlarge": {"initializer_range": 0.01, "num_heads": 16},
-    }
-    keys = ("num_layers", "hidden_size", "intermediate_size", "num_heads")
-    presets: dict[str, dict[str, Any]] = {
-        "albert-tiny": dict(zip(keys, (4, 128, 512, 4), strict=True)) | {"embedding_size": 64}
-    }
-    for name, shape in shapes.items():
-        values = dict(zip(keys, shape, strict=True))
-        dropout = 0.0 if name == "xxlarge" else 0.1  # only xxlarge v1 has none
-        presets[f"albert-{name}-v1"] = values | _dropout(dropout)
-        presets[f"albert-{name}-v2"] = values | _dropout(0.0)
-        presets[f"albert-{name}-zh"] = values | chinese | chinese_own.get(name, {}) | _dropout(0.0)
-        if name != "xxlarge":
-            bert = {"sharing": "none", "embedding_size": values["hidden_size"]}
-            presets[f"bert-{name}"] = values | bert | _dropout(0.1)
-    return presets
-
-
-def _dropout(rate: float) -> dict[str, float]:
-    return {"hidden_dropout": rate, "attention_dropout": rate}
-
-
-PRESETS = _presets()

@@ -8,11 +8,12 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.checkpoints import tracked_parts
-from albert_tf.models.config import PRESETS, AlbertConfig
+from albert_tf.models.config import AlbertConfig
 from albert_tf.models.kernels.choice import choose
 from albert_tf.models.kernels.interface import Kernels
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import ConfigMixin
+from albert_tf.models.presets import PRESETS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import ConfigError
 

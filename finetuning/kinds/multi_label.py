@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tf_keras
 
 from albert_tf.runtime.bounds import between
@@ -27,8 +28,7 @@ from finetuning.datasets.scores.multi_label_metrics import (
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 from finetuning.kinds.baselines.text_features import features_of
 from finetuning.kinds.cards import mistakes
-from finetuning.kinds.distillation_losses import SigmoidSoftCrossEntropy
-from finetuning.kinds.text_kind import TextKind, shown
+from finetuning.kinds.text_kind import SoftCrossEntropy, TextKind, shown
 from finetuning.kinds.thresholds import Examples, Parts, Thresholds
 
 
@@ -195,3 +195,15 @@ def _compared(
         return ", ".join(name for name in task.labels if name in names) or "(no label)"
 
     return mistakes.Row(shown(example), joined(right), joined(given), max(errors, default=0.0))
+
+
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class SigmoidSoftCrossEntropy(SoftCrossEntropy):
+    """`SoftCrossEntropy` of sigmoids instead of a softmax: the mean over the labels."""
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each example; `y_true` and `y_pred` are logits."""
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(
+            tf.nn.sigmoid(y_true / self.temperature), y_pred / self.temperature
+        )
+        return self.temperature**2 * tf.reduce_mean(losses, axis=-1)

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tf_keras
 
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.texts import TextSettingsT
 from finetuning.datasets.text_classification import PAIR, SINGLE
-from finetuning.kinds.distillation_losses import SoftCrossEntropy
 from finetuning.kinds.kind import FinetuningKind, TaughtOutput, text_of
 
 
@@ -77,6 +77,30 @@ class TextKind(FinetuningKind[TextSettingsT]):
     ) -> tf_keras.losses.Loss:
         """Return the loss of a student."""
         return SoftCrossEntropy(temperature) if is_soft else tf_keras.losses.MeanSquaredError()
+
+
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class SoftCrossEntropy(tf_keras.losses.Loss):
+    """T^2 times the cross-entropy of the student's softmax(logits / T) with the teacher's.
+
+    See Hinton et al. 2015.
+    """
+
+    def __init__(self, temperature: float, name: str = "soft_cross_entropy", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+        self.temperature = temperature
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return super().get_config() | {"temperature": self.temperature}
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each example; `y_true` and `y_pred` are logits."""
+        teacher_probabilities = tf.nn.softmax(y_true / self.temperature)
+        losses = tf.nn.softmax_cross_entropy_with_logits(
+            teacher_probabilities, y_pred / self.temperature
+        )
+        return self.temperature**2 * losses
 
 
 def shown(example: TextExample) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tf_keras
 
 from albert_tf.tasks.examples import TokenExample
@@ -15,8 +16,8 @@ from finetuning.datasets.tokens.object_files import text_key_of
 from finetuning.kinds.baselines import word_features
 from finetuning.kinds.baselines.regularization import Predict
 from finetuning.kinds.cards import entity_mistakes
-from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
 from finetuning.kinds.kind import FinetuningKind, TaughtOutput, text_of
+from finetuning.kinds.text_kind import SoftCrossEntropy
 
 
 class Tokens(FinetuningKind[TokenSettings]):
@@ -116,3 +117,41 @@ class Tokens(FinetuningKind[TokenSettings]):
     ) -> Predict:
         """Logistic regression on features of words; see `word_features`."""
         return word_features.prepare(task, train, test)
+
+
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class PerWordLoss(tf_keras.losses.Loss):
+    """The sum of another loss over the words of a window, divided by `words_per_window`.
+
+    `y_true` is float32 [B, T, tags], NaN where the teacher has no output; `y_pred` is [B, S, tags],
+    S <= T.
+    """
+
+    def __init__(
+        self,
+        loss: tf_keras.losses.Loss,
+        words_per_window: float,
+        name: str = "of_words",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.loss, self.words_per_window = loss, words_per_window
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        loss = tf_keras.saving.serialize_keras_object(self.loss)
+        return super().get_config() | {"loss": loss, "words_per_window": self.words_per_window}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "PerWordLoss":
+        """Build the loss from the result of `get_config`."""
+        loss = tf_keras.saving.deserialize_keras_object(config["loss"])
+        return cls(**config | {"loss": loss})
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each window, [B]; both arguments are logits."""
+        y_true = y_true[:, : tf.shape(y_pred)[1]]
+        is_word = ~tf.math.is_nan(y_true[:, :, 0])
+        known = tf.where(is_word[:, :, tf.newaxis], y_true, tf.zeros_like(y_true))
+        losses = tf.where(is_word, self.loss.call(known, y_pred), tf.zeros_like(y_pred[:, :, 0]))
+        return tf.reduce_sum(losses, axis=1) / self.words_per_window

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.models.encoder import INPUTS
-from albert_tf.models.kernels import target
+from albert_tf.models.kernels import tracing_for
 from albert_tf.tasks.features import BUCKET
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.training.jax_devices import JaxDevices
@@ -84,7 +84,7 @@ class JaxFit:
             loss = logs(*values)["loss"]  # the mean since the metrics were reset
             return [loss, *(tf.identity(variable) for variable in self._variables)]
 
-        with target.tracing_for("TPU" if self._platform == "tpu" else "XLA"):
+        with tracing_for("TPU" if self._platform == "tpu" else "XLA"):
             if not self._variables:
                 # Keras makes the variables of its metrics in the first step.
                 tf.function(logs, autograph=False).get_concrete_function(*specs)

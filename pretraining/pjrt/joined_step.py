@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.kernels import target
+from albert_tf.models.kernels import tracing_for
 from albert_tf.optimization import AdamW
 from albert_tf.runtime import devices
 from albert_tf.training.jax_program import Program, Shape, num_bytes
@@ -62,7 +62,7 @@ class JoinedStep:
             tf.TensorSpec([len(step.sums)]),
             *(tf.TensorSpec(v.shape) for v in step.variables),
         ]
-        with target.tracing_for("TPU" if platform == "tpu" else "XLA"):
+        with tracing_for("TPU" if platform == "tpu" else "XLA"):
             return cls(
                 Program.of(gradients, [*counts, *specs.values()], variables),
                 Program.of(update, summed, variables),

@@ -16,8 +16,8 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_predictor, task_of
 from finetuning import distill
 from finetuning.distill import DistillOptions
-from finetuning.kinds.distillation_losses import SoftCrossEntropy
 from finetuning.kinds.registry import FINETUNING
+from finetuning.kinds.text_kind import SoftCrossEntropy
 from finetuning.training import teacher
 from tests.finetuning.conftest import QUICK
 

@@ -23,7 +23,7 @@ from albert_tf.tasks.spans.model import SpanSettings
 from finetuning import depth, distill, ensemble, predict, table
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Reading, Source
-from finetuning.kinds.distillation_losses import SigmoidSoftCrossEntropy
+from finetuning.kinds.multi_label import SigmoidSoftCrossEntropy
 from finetuning.reporting.report import fingerprint
 from finetuning.train import FinetuneOptions, main
 from tests.finetuning import conftest

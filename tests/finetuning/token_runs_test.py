@@ -21,8 +21,9 @@ from albert_tf.text.tokenizer import load_tokenizer
 from finetuning import distill, predict, train
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
-from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
 from finetuning.kinds.registry import FINETUNING
+from finetuning.kinds.text_kind import SoftCrossEntropy
+from finetuning.kinds.tokens import PerWordLoss
 from finetuning.reporting.report import fingerprint
 from finetuning.train import FinetuneOptions
 from tests.finetuning.untrained import leave_run, leave_weights

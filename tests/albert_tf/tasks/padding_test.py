@@ -14,7 +14,8 @@ from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.tokens.model import IGNORED, TokenSettings
-from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
+from finetuning.kinds.text_kind import SoftCrossEntropy
+from finetuning.kinds.tokens import PerWordLoss
 
 # [CLS] a a [SEP] b b b [SEP], with padding behind three of four.
 LENGTHS, SIZE = np.array([8, 6, 8, 5]), (4, 10)

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import FFNS, NORMS, POSITIONS, AlbertConfig, sharing_plan
-from albert_tf.models.kernels import packing, target
+from albert_tf.models.kernels import packing, tracing_for
 from albert_tf.models.kernels.choice import LOOPED, TRAINING, choose
 from albert_tf.models.kernels.cpu import CpuKernels
 from albert_tf.models.kernels.fused import FusedKernels
@@ -74,7 +74,7 @@ def program(kernels: str, variant: str, policy: str) -> Callable[[int], list[np.
 
     @tf.function(jit_compile=kernels in ("XLA", "TPU"), autograph=False)
     def run(key: tf.Tensor) -> list[tf.Tensor]:
-        with target.tracing_for(kernels if kernels in TRAINING else ""):
+        with tracing_for(kernels if kernels in TRAINING else ""):
             with tf.GradientTape() as tape:
                 outputs = model(inputs, training=True, dropout_key=key, labels=labels, kernels=name)
                 loss = outputs["mlm_sums"][0] + tf.reduce_sum(outputs["pair_logits"][:, 0])
@@ -159,7 +159,7 @@ def test_the_device_and_training_choose():
     wanted_on = {"CPU": CpuKernels, "GPU": Kernels, "XLA": FusedKernels, "TPU": TpuKernels}
     assert wanted_on.keys() == TRAINING.keys()
     for kind, wanted in wanted_on.items():
-        with target.tracing_for(kind):
+        with tracing_for(kind):
             assert type(choose(training=True)) is wanted
             assert choose(training=False) is choose(training=True, name="plain") is PLAIN
             assert choose(training=False, unroll=False) is LOOPED
