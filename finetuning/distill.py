@@ -14,6 +14,8 @@ by a tab.
 The student is trained on the teacher's outputs, with the cross-entropy at --temperature, multiplied
 by the square of the temperature, or with the mean squared error of the logits. A regressor is
 always trained with the squared error. The thresholds of a multi-label classifier are the teacher's.
+For --task=ranking, the student learns the order of each query's candidates: the distribution over
+them that the softmax of the teacher's scores is, or with mse the differences between the scores.
 
 OUTPUT/student is an ordinary run. OUTPUT/control is the same student without a teacher: it is
 trained on the labels for the same number of steps. With --student_layers, the student starts from
@@ -228,12 +230,9 @@ class _Distillation:
 
         Only one chunk of the texts is in memory at a time.
         """
-        task, kind, parts = self.config.task, self._kind, []
-        for examples, answers in teacher.read_outputs(self.path("teacher"), task.pair, kind):
-            features = kind.kind.featurize(examples, self.start.tokenizer, task)
-            targets = {"label": kind.taught_targets(features, answers, task)}
-            parts.append(dataclasses.replace(features, targets=targets))
-        return concatenate(parts)
+        kind, values = self._kind, (self.start.tokenizer, self.config.task)
+        chunks = teacher.read_outputs(self.path("teacher"), kind)
+        return concatenate([kind.taught_features(*chunk, *values) for chunk in chunks])
 
     def _loss(self, task: Any) -> tf_keras.losses.Loss:
         is_soft = self.options.loss == "cross_entropy"
@@ -247,6 +246,11 @@ def _checked(options: DistillOptions) -> DistillOptions:
         raise InputError(
             f"--loss must be {' or '.join(losses)} for --task={options.task}. Received: "
             f"{options.loss}."
+        )
+    if options.texts and not FINETUNING[DATASETS[options.task].kind].takes_texts:
+        raise InputError(
+            f"--texts must not be set for --task={options.task}, whose examples are not single "
+            f"texts. Received: {options.texts!r}. Leave it out."
         )
     options = dataclasses.replace(options, loss=options.loss or (losses or LOSSES)[0])
     if (options.student is None) == (options.student_layers is None):

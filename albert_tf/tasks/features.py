@@ -116,6 +116,11 @@ class Features:
     def __len__(self) -> int:
         return len(self.sequences) // self.per_unit
 
+    def widened(self, per_unit: int) -> "Features":
+        """Return the features with this many sequences in a unit, some of them without pieces."""
+        assert per_unit == self.per_unit, "units of this kind have equally many"
+        return self
+
     @property
     def num_examples(self) -> int:
         """The number of examples in the units."""
@@ -261,7 +266,9 @@ def split_windows(
 
 
 def concatenate(parts: Sequence[Features]) -> Features:
-    """Concatenate the units of several features, which must have no hints, for training."""
+    """Concatenate the units of several features, for training."""
+    widest = max(part.per_unit for part in parts)
+    parts = [part.widened(widest) for part in parts]
     begin = parts[0]
 
     def concatenated(name: str) -> np.ndarray:
@@ -274,10 +281,11 @@ def concatenate(parts: Sequence[Features]) -> Features:
         begin.sequences.pad,
         concatenated("cut"),
     )
-    targets = {
-        name: np.concatenate([part.targets[name] for part in parts]) for name in begin.targets
-    }
-    return Features(sequences, begin.seq_length, targets, begin.per_unit)
+    targets, hints = (
+        {name: np.concatenate([getattr(part, values)[name] for part in parts]) for name in names}
+        for values, names in (("targets", begin.targets), ("hints", begin.hints))
+    )
+    return Features(sequences, begin.seq_length, targets, begin.per_unit, hints)
 
 
 def pack(

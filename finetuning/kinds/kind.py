@@ -1,6 +1,7 @@
 """The contract of a kind in fine-tuning; `albert_tf.tasks.kind` has that of loading and serving."""
 
 import abc
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic
@@ -12,6 +13,7 @@ from albert_tf.runtime.report_text import MIN_EXAMPLES
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kind import Kind
 from albert_tf.tasks.task_settings import SettingsT
+from albert_tf.text.tokenizer import Tokenizer
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.scores.calibration import Confidences
 from finetuning.kinds.baselines.regularization import Examples, Predict
@@ -36,6 +38,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
       counted: the settings that `with_counts` sets.
       student_losses: the values of `finetuning.distill --loss`, the default first. Empty: no
         student can be trained on the outputs of a teacher.
+      takes_texts: True if a student may also learn from a file of texts without labels.
       has_depths: True if `outputs_of` gives the outputs of its export for the texts of an example.
       has_temperature: True if it has the setting `logit_temperature`; its loss is a log loss.
       few_labels: the settings of --recipe=few_labels as `key: value`; empty if there is none.
@@ -51,6 +54,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     table_columns: ClassVar[tuple[str, ...]] = ()
     counted: ClassVar[Sequence[str]] = ()
     student_losses: ClassVar[Sequence[str]] = ()
+    takes_texts: ClassVar[bool] = True
     has_depths: ClassVar[bool] = False
     has_temperature: ClassVar[bool] = False
     few_labels: ClassVar[Mapping[str, Any]] = {}
@@ -192,18 +196,30 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         """Return the columns of the texts in a table; `columns` are the run's own, if any."""
         raise NotImplementedError
 
-    def of_texts(self, first: str, second: str | None) -> Any:
-        """Return the example of a text or a pair; `example.texts` has them again."""
+    def of_texts(self, *texts: str) -> Any:
+        """Return an example without a label; `example.texts` has the texts again."""
         raise NotImplementedError
 
     def taught_outputs(self, features: Any, outputs: np.ndarray) -> Sequence[TaughtOutput]:
         """Return a teacher's output for each example, from those of its features' units."""
         raise NotImplementedError
 
+    def taught_features(
+        self,
+        examples: Sequence[Any],
+        answers: Sequence[TaughtOutput],
+        tokenizer: Tokenizer,
+        task: SettingsT,
+    ) -> Features:
+        """Return a student's features, whose target is made of its teacher's outputs, flat."""
+        features = self.kind.featurize(examples, tokenizer, task)
+        targets = {"label": self.taught_targets(features, answers, task)}
+        return dataclasses.replace(features, targets=targets)
+
     def taught_targets(
         self, features: Any, answers: Sequence[TaughtOutput], task: SettingsT
     ) -> np.ndarray:
-        """Return the target `label` of a student's features from its teacher's outputs, flat."""
+        """Return the target `label` for `taught_features`."""
         raise NotImplementedError
 
     def taught_loss(

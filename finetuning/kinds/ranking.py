@@ -1,20 +1,29 @@
 """Rankings in fine-tuning."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
 
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.report_text import MIN_EXAMPLES
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.ranking.examples import RankingExample
+from albert_tf.tasks.ranking.examples import RankingExample, TrainingQuery
+from albert_tf.tasks.ranking.features import RankingFeatures
+from albert_tf.tasks.ranking.losses import ABSENT
 from albert_tf.tasks.ranking.model import RankingSettings
+from albert_tf.text.tokenizer import Tokenizer
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.rankings.list_files import LIST, QUERY
 from finetuning.kinds.baselines import word_search
 from finetuning.kinds.cards import mistakes
-from finetuning.kinds.kind import FinetuningKind, deviation, text_of
+from finetuning.kinds.kind import FinetuningKind, TaughtOutput, deviation, text_of
+from finetuning.kinds.text_kind import SoftCrossEntropy
 
 
 class Ranking(FinetuningKind[RankingSettings]):
@@ -22,6 +31,8 @@ class Ranking(FinetuningKind[RankingSettings]):
 
     kind = KINDS["ranking"]
     hub_task = "text-ranking"
+    student_losses = ("cross_entropy", "mse")
+    takes_texts = False
 
     def expected_line(self, task: RankingSettings) -> str:
         """Return a description of a valid line."""
@@ -103,7 +114,7 @@ class Ranking(FinetuningKind[RankingSettings]):
         Raises:
           ConfigError: `task.loss` is `listwise`, and no query has relevant and other candidates.
         """
-        grades = train.targets["label"]
+        grades = train.hints["grades"]
         are_clean = (grades > 0).any(axis=1) & (grades == 0).any(axis=1)
         if config.task.loss == "listwise" and not are_clean.any():
             raise ConfigError(
@@ -111,3 +122,73 @@ class Ranking(FinetuningKind[RankingSettings]):
                 f"have relevant candidates and others. Received: {len(train):,} queries without. "
                 "Add candidates, or set task.loss=pointwise."
             )
+
+    def of_texts(self, *texts: str) -> RankingExample:
+        """Return a query and its candidates."""
+        query, *candidates = texts
+        return RankingExample(query, tuple(candidates))
+
+    def taught_outputs(self, features: RankingFeatures, outputs: np.ndarray) -> list[TaughtOutput]:
+        """Return a teacher's scores for the candidates of each query, which have no words."""
+        no_words: np.ndarray = np.zeros(0, np.int64)
+        starts = np.flatnonzero(np.diff(features.example))
+        return [(no_words, scores) for scores in np.split(outputs, starts + 1)]
+
+    def taught_features(
+        self,
+        examples: Sequence[RankingExample],
+        answers: Sequence[TaughtOutput],
+        tokenizer: Tokenizer,
+        task: RankingSettings,
+    ) -> Features:
+        """Return queries to train on, whose target is the teacher's scores, float32 [N, per_unit].
+
+        The candidate that the teacher finds best has the grade 1, so that each step reads it.
+        """
+        queries = [TrainingQuery(**vars(example)) for example in examples]
+        features = self.kind.featurize(queries, tokenizer, task)
+        shape = len(features), features.per_unit
+        label: np.ndarray = np.zeros(shape, np.float32)
+        grades: np.ndarray = np.full(shape, -1, np.float32)
+        for row, (_, scores) in enumerate(answers):
+            label[row, : len(scores)], grades[row, : len(scores)] = scores, 0
+            grades[row, scores.argmax()] = 1
+        return dataclasses.replace(features, targets={"label": label}, hints={"grades": grades})
+
+    def taught_loss(
+        self, task: RankingSettings, is_soft: bool, temperature: float
+    ) -> tf_keras.losses.Loss:
+        """Return the loss of a student, over the candidates of a query that a step reads."""
+        return OrderLoss(temperature if is_soft else None)
+
+
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class OrderLoss(tf_keras.losses.Loss):
+    """The loss of a student's scores for the candidates of a query, against its teacher's.
+
+    With a temperature, it is `SoftCrossEntropy` over the candidates. Without, it is the variance of
+    the differences between their scores: half of the mean squared difference between the margins of
+    all pairs of candidates (Margin-MSE, arXiv 2010.02666).
+
+    `y_true` and `y_pred` are scores [B, N]; those of `y_pred` are `ABSENT` where none was read.
+    """
+
+    def __init__(self, temperature: float | None, name: str = "order", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+        self.temperature = temperature
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return super().get_config() | {"temperature": self.temperature}
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each query, [B]."""
+        is_read = y_pred > ABSENT / 2
+        if self.temperature:
+            teacher = tf.where(is_read, y_true, ABSENT)
+            return SoftCrossEntropy(self.temperature).call(teacher, y_pred)
+        weights = tf.cast(is_read, y_pred.dtype)
+        weights /= tf.maximum(tf.reduce_sum(weights, axis=1, keepdims=True), 1)
+        errors = tf.where(is_read, y_pred - y_true, 0.0)
+        mean = tf.reduce_sum(weights * errors, axis=1, keepdims=True)
+        return tf.reduce_sum(weights * tf.square(errors - mean), axis=1)

@@ -32,7 +32,7 @@ class TextKind(FinetuningKind[TextSettingsT]):
         """Return the text or the pair in the cells of a line."""
         if len(cells) != 1 + task.pair:
             raise ValueError
-        return self.of_texts(cells[0], cells[1] if task.pair else None)
+        return self.of_texts(*cells)
 
     def of_json(
         self, row: Mapping[str, Any], task: TextSettingsT, columns: Sequence[str]
@@ -41,8 +41,7 @@ class TextKind(FinetuningKind[TextSettingsT]):
         names: Sequence[str] = PAIR if task.pair else SINGLE
         if columns and columns[0] in row:
             names = columns
-        texts = [text_of(row, name) for name in names]
-        return self.of_texts(texts[0], texts[1] if task.pair else None)
+        return self.of_texts(*(text_of(row, name) for name in names))
 
     def by_name(self, example: dict[str, Any], task: TextSettingsT) -> dict[str, Any]:
         """Return the fields of an example with its label by name, if it is known."""
@@ -57,9 +56,9 @@ class TextKind(FinetuningKind[TextSettingsT]):
         """Return the columns of the texts in a table."""
         return columns or (PAIR if pair else SINGLE)
 
-    def of_texts(self, first: str, second: str | None) -> TextExample:
+    def of_texts(self, *texts: str) -> TextExample:
         """Return the example of a text or a pair."""
-        return TextExample(first, second)
+        return TextExample(*texts)
 
     def taught_outputs(self, features: TextFeatures, outputs: np.ndarray) -> list[TaughtOutput]:
         """Return a teacher's output for each text, which has no words."""

@@ -76,9 +76,10 @@ class Tokens(FinetuningKind[TokenSettings]):
         """Return the column of the text in a table."""
         return (text_key_of(columns),)
 
-    def of_texts(self, first: str, second: str | None) -> TokenExample:
+    def of_texts(self, *texts: str) -> TokenExample:
         """Return the example of a text."""
-        return TokenExample(first)
+        (text,) = texts
+        return TokenExample(text)
 
     def taught_outputs(self, features: TokenFeatures, outputs: np.ndarray) -> list[TaughtOutput]:
         """Return the first characters of a text's words, and the logits of their tags."""

@@ -26,15 +26,14 @@ from finetuning.kinds.registry import FINETUNING
 
 CHUNK = 4096  # texts in memory at a time
 _SCHEMA = {
-    "first": tf.io.FixedLenFeature([], tf.string),
-    "second": tf.io.FixedLenFeature([], tf.string),
+    "text": tf.io.VarLenFeature(tf.string),
     "output": tf.io.VarLenFeature(tf.float32),
     "word_first": tf.io.VarLenFeature(tf.int64),  # only of token classifiers
 }
 
 
-def examples_of(path: str, pair: bool, columns: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield the texts, or pairs, of a table or of plain lines; either may be compressed.
+def examples_of(path: str, pair: bool, columns: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the text, or the pair, of each row of a table or each line; either may be compressed.
 
     A .csv, .tsv, .jsonl, .json or .parquet file is a table with these `columns`; others are
     ignored. In any other file, each line is a text, or two separated by a tab.
@@ -48,8 +47,7 @@ def examples_of(path: str, pair: bool, columns: Sequence[str]) -> Iterator[tuple
     if format_of(path) in FORMATS:
         remedy = "Rename the column, or the file to .txt if its lines are texts."
         table = dataclasses.replace(open_table(path), remedy=remedy)
-        for _, cells in table.select(columns):
-            yield cells[0], cells[1] if pair else None
+        yield from (cells for _, cells in table.select(columns))
         return
     for number, line in lines_of(path, "--texts"):
         cells = line.rstrip("\r\n").split("\t")
@@ -59,7 +57,7 @@ def examples_of(path: str, pair: bool, columns: Sequence[str]) -> Iterator[tuple
                 f"{'two texts separated by a tab' if pair else 'a text without tabs'}. "
                 f"Received: {line[:80]!r}."
             )
-        yield cells[0], cells[1] if pair else None
+        yield cells
 
 
 def identity_of(teacher: str, examples: Iterable[Any]) -> dict[str, Any]:
@@ -69,7 +67,7 @@ def identity_of(teacher: str, examples: Iterable[Any]) -> dict[str, Any]:
     """
     digest, count = hashlib.sha256(), 0
     for example in examples:
-        digest.update(repr(_pair(example)).encode())
+        digest.update(repr(example.texts).encode())
         count += 1
     with open(latest_checkpoint(teacher) + ".index", "rb") as file:  # has the weights' checksums
         weights = hashlib.sha256(file.read()).hexdigest()
@@ -79,11 +77,6 @@ def identity_of(teacher: str, examples: Iterable[Any]) -> dict[str, Any]:
         "texts": digest.hexdigest()[:16],
         "count": count,
     }
-
-
-def _pair(example: Any) -> tuple[str, str | None]:
-    first, *second = example.texts
-    return first, second[0] if second else None
 
 
 def write_outputs(
@@ -124,25 +117,22 @@ def _manifest(folder: str) -> dict[str, Any]:
 
 def _records(predictor: Predictor, examples: list[Any], batch_size: int) -> Iterator[bytes]:
     kind, tuned = KINDS[predictor.task.kind], FINETUNING[predictor.task.kind]
-    features = kind.featurize(examples, predictor.tokenizer, predictor.task)
+    texts = [example.texts for example in examples]
+    unlabeled = [tuned.of_texts(*each) for each in texts]
+    features = kind.featurize(unlabeled, predictor.tokenizer, predictor.task)
     taught = tuned.taught_outputs(features, predict(predictor.model, features, batch_size))
-    for example, (words, output) in zip(examples, taught, strict=True):
-        one, other = _pair(example)
+    for each, (words, output) in zip(texts, taught, strict=True):
+        encoded = [text.encode() for text in each]
         values = {
-            "first": _bytes(one),
-            "second": _bytes(other or ""),
+            "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=encoded)),
             "output": tf.train.Feature(float_list=tf.train.FloatList(value=np.ravel(output))),
             "word_first": tf.train.Feature(int64_list=tf.train.Int64List(value=words)),
         }
         yield tf.train.Example(features=tf.train.Features(feature=values)).SerializeToString()
 
 
-def _bytes(text: str) -> tf.train.Feature:
-    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
-
-
 def read_outputs(
-    folder: str, pair: bool, kind: FinetuningKind
+    folder: str, kind: FinetuningKind
 ) -> Iterator[tuple[list[Any], list[TaughtOutput]]]:
     """Yield (examples, their outputs) from `write_outputs`, at most CHUNK at a time.
 
@@ -150,13 +140,11 @@ def read_outputs(
     any, and the teacher's outputs, flat float32.
     """
     for batch in _batches(folder):
-        second = batch["second"].numpy() if pair else [None] * len(batch["first"])
-        texts = zip(batch["first"].numpy(), second, strict=True)
-        firsts, outputs = (
-            tf.RaggedTensor.from_sparse(batch[name]) for name in ("word_first", "output")
+        texts, firsts, outputs = (
+            tf.RaggedTensor.from_sparse(batch[name]) for name in ("text", "word_first", "output")
         )
         yield (
-            [kind.of_texts(one.decode(), other.decode() if pair else None) for one, other in texts],
+            [kind.of_texts(*(text.decode() for text in row.numpy())) for row in texts],
             [(f.numpy(), o.numpy()) for f, o in zip(firsts, outputs, strict=True)],
         )
 
@@ -177,7 +165,7 @@ def _batches(folder: str) -> Iterator[dict[str, Any]]:
             raise _damaged(path, error.message.splitlines()[0]) from None
         if batch is None:
             break
-        count += len(batch["first"])
+        count += batch["text"].dense_shape[0].numpy()
         yield batch
     if count != wanted:
         raise _damaged(path, f"{count:,} records, not {wanted:,}")

@@ -13,9 +13,13 @@ import tensorflow as tf
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.features import concatenate
 from albert_tf.tasks.predictor import load_predictor, task_of
+from albert_tf.tasks.ranking.losses import ABSENT
+from albert_tf.tasks.ranking.model import RankingSettings
 from finetuning import distill
 from finetuning.distill import DistillOptions
+from finetuning.kinds.ranking import OrderLoss
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.text_kind import SoftCrossEntropy
 from finetuning.training import teacher
@@ -32,12 +36,54 @@ def test_the_loss_by_hand():
     assert float(itself) == pytest.approx(4 * entropy)
 
 
+def test_the_loss_of_an_order_by_hand():
+    """Teacher (0.8, 0.2) and student (0.5, 0.5) of the two candidates that are read."""
+    teacher = tf.constant([[2 * np.log(0.8), 7.0, 2 * np.log(0.2)]], tf.float32)
+    student = tf.constant([[3.0, ABSENT, 3.0]], tf.float32)
+    assert float(OrderLoss(2.0)(teacher, student)) == pytest.approx(4 * np.log(2), rel=1e-6)
+    teacher = tf.constant([[1.0, 7.0, 5.0, 0.0]], tf.float32)
+    student = tf.constant([[3.0, ABSENT, 4.0, 2.0]], tf.float32)
+    margins = np.subtract.outer([1.0, 5.0, 0.0], [1.0, 5.0, 0.0])
+    margins -= np.subtract.outer([3.0, 4.0, 2.0], [3.0, 4.0, 2.0])
+    wanted = np.mean(margins**2) / 2
+    assert float(OrderLoss(None)(teacher, student)) == pytest.approx(wanted, rel=1e-6)
+    assert float(OrderLoss(None)(teacher, teacher + 3)) == pytest.approx(0, abs=1e-9)
+    copy = OrderLoss.from_config(OrderLoss(2.0).get_config())
+    assert copy.temperature == 2.0
+
+
+def test_queries_with_more_candidates_than_those_before(small_tokenizer):
+    """Chunks of queries have as many candidates as the largest query of all."""
+    kind, task = FINETUNING["ranking"], RankingSettings(seq_length=16)
+    chunks = [[("pear", "apple", "saw")], [("saw", "file", "plum", "pear"), ("file", "saw")]]
+    answers = [[[2.0, 3.0]], [[1.0, -1.0, 0.0], [5.0]]]
+    parts = [
+        kind.taught_features(
+            [kind.of_texts(*texts) for texts in examples],
+            [(np.zeros(0, np.int64), np.array(scores, np.float32)) for scores in taught],
+            small_tokenizer,
+            task,
+        )
+        for examples, taught in zip(chunks, answers, strict=True)
+    ]
+    every = concatenate(parts)
+    assert (len(every), every.per_unit) == (3, 3)
+    assert every.hints["grades"].tolist() == [[0, 1, -1], [1, 0, 0], [1, -1, -1]]
+    inputs, targets = every.batch(tf.range(3))
+    present = tf.reduce_any(inputs["input_mask"] > 0, axis=-1).numpy()
+    assert present.tolist() == [[True, True, False], [True] * 3, [True, False, False]]
+    scores = [
+        row[:count].tolist() for row, count in zip(targets["label"].numpy(), (2, 3, 1), strict=True)
+    ]
+    assert scores == [[2, 3], [1, -1, 0], [5]]
+
+
 def test_the_teacher_is_asked_once(tuned: pathlib.Path, tmp_path: pathlib.Path, capsys):
     path, folder = str(tuned / "seed-0"), str(tmp_path / "teacher")
     examples = [TextExample("pear apple"), TextExample("saw"), TextExample("naïve 漢字 plum")]
     identity = teacher.identity_of(path, examples)
     teacher.write_outputs(identity, examples, folder, 2)
-    ((kept, answers),) = teacher.read_outputs(folder, False, FINETUNING["classifier"])
+    ((kept, answers),) = teacher.read_outputs(folder, FINETUNING["classifier"])
     assert kept == examples and not any(len(words) for words, _ in answers)
     outputs = np.stack([output for _, output in answers])
     wanted = [answer["probabilities"]["fruit"] for answer in load_predictor(path)(examples)]
@@ -68,7 +114,7 @@ def test_damaged_outputs_are_named(damage: str, tuned: pathlib.Path, tmp_path: p
     }
     path.unlink() if damage == "missing" else path.write_bytes(changed[damage])
     with pytest.raises(InputError, match="outputs.tfrecord' must hold the teacher's outputs"):
-        list(teacher.read_outputs(str(folder), False, FINETUNING["classifier"]))
+        list(teacher.read_outputs(str(folder), FINETUNING["classifier"]))
 
 
 def test_texts_that_do_not_fit(tmp_path: pathlib.Path):
@@ -83,21 +129,21 @@ def test_texts_that_do_not_fit(tmp_path: pathlib.Path):
 def test_texts_of_a_table(tmp_path: pathlib.Path):
     """The header and other columns are no texts; quotes are those of csv."""
     files = {
-        "one.csv": ('label,text\nx,"a saw, a file"\n', [("a saw, a file", None)]),
-        "one.jsonl": ('{"text": "a\\tb", "id": 1}\n', [("a\tb", None)]),
+        "one.csv": ('label,text\nx,"a saw, a file"\n', [("a saw, a file",)]),
+        "one.jsonl": ('{"text": "a\\tb", "id": 1}\n', [("a\tb",)]),
         "two.tsv": ("text_a\ttext_b\tlabel\na\tb\tx\n", [("a", "b")]),
     }
     for name, (content, examples) in files.items():
         (tmp_path / name).write_text(content)
         path, pair = str(tmp_path / name), name.startswith("two")
         columns = {each: FINETUNING["classifier"].text_columns((), each) for each in (True, False)}
-        assert list(teacher.examples_of(path, pair, columns[pair])) == examples
+        assert [*map(tuple, teacher.examples_of(path, pair, columns[pair]))] == examples
         with pytest.raises(InputError, match="Rename the column, or the file to .txt"):
             list(teacher.examples_of(path, not pair, columns[not pair]))
     with gzip.open(tmp_path / "own.csv.gz", "wt") as file:
         file.write("body\na saw\n")
     own = teacher.examples_of(str(tmp_path / "own.csv.gz"), False, ("body",))
-    assert list(own) == [("a saw", None)]
+    assert [*map(tuple, own)] == [("a saw",)]
     (tmp_path / "empty.csv").write_text("text\na saw\n  \n")
     with pytest.raises(InputError, match=r"empty.csv:3: `text` is empty"):
         list(teacher.examples_of(str(tmp_path / "empty.csv"), False, ("text",)))
@@ -181,6 +227,7 @@ def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.
         ({"task": "sts-b", "loss": "cross_entropy"}, "--loss must be mse for --task=sts-b"),
         ({"task": "sts-b", "temperature": 7.0}, "--temperature is only for --loss=cross_entropy"),
         ({"temperature": 0.0}, "--temperature must be positive"),
+        ({"task": "ranking", "texts": "a.txt"}, "--texts must not be set for --task=ranking"),
         ({"task": "rte"}, "train.tsv:1: the header must name sentence1"),
         ({"set": ("training.frozen=4",), "dry_run": True}, "`training.frozen` must be at most"),
     ],

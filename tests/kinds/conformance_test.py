@@ -172,9 +172,11 @@ def test_a_student_is_trained_on_a_teacher_s_outputs(case, predictor):
     taught = tuned.taught_outputs(features, outputs)
     assert len(taught) == len(case.examples)
     flat = [(words, np.ravel(output)) for words, output in taught]
-    targets = tuned.taught_targets(features, flat, predictor.task)
-    assert len(targets) == len(features)
+    unlabeled = [tuned.of_texts(*example.texts) for example in case.examples]
+    of_student = tuned.taught_features(unlabeled, flat, predictor.tokenizer, predictor.task)
+    outputs = predict(predictor.model, of_student, 4)
     loss = tuned.taught_loss(predictor.task, False, 1.0)
+    targets = of_student.targets["label"]
     assert float(loss(tf.constant(targets), tf.constant(outputs))) == pytest.approx(0, abs=1e-9)
 
 

@@ -12,6 +12,7 @@ from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.text.tokenizer import Tokenizer
 
 _SPECIAL = 3  # [CLS] and two [SEP]
+_ABSENT = -1  # the grade where there is no candidate
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,25 @@ class RankingFeatures(Features):
     """
 
     example: np.ndarray
+
+    def widened(self, per_unit: int) -> "RankingFeatures":
+        """Return the queries with more candidates, which are absent."""
+        more = per_unit - self.per_unit
+        is_candidate = np.tile(np.arange(per_unit) < self.per_unit, len(self))
+
+        def padded(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {
+                name: np.pad(row, [(0, 0), (0, more)], constant_values=_ABSENT)
+                for name, row in values.items()
+            }
+
+        return dataclasses.replace(
+            self,
+            sequences=self.sequences.at_places(is_candidate),
+            per_unit=per_unit,
+            targets=padded(self.targets),
+            hints=padded(self.hints),
+        )
 
     @property
     def num_examples(self) -> int:
@@ -80,7 +100,7 @@ def featurize(
         )
         if labels is None:
             return features
-        grades: np.ndarray = np.full(is_candidate.shape, -1, np.float32)
+        grades: np.ndarray = np.full(is_candidate.shape, _ABSENT, np.float32)
         grades[is_candidate] = labels
         return dataclasses.replace(features, targets={"label": grades}, hints={"grades": grades})
     query = np.repeat(query, counts)
