@@ -91,7 +91,7 @@ def main(options: DepthOptions) -> None:
             f"task.long_texts={predictor.task.long_texts}, which reads them in windows."
         )
     name = dataset_name(options.run_dir, options.task)
-    task = DATASETS[name]
+    dataset = DATASETS[name]
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
     given = options.patience if kind in early else ""
@@ -100,7 +100,7 @@ def main(options: DepthOptions) -> None:
         predictor, [k for k in depths if k != config.num_layers], patience
     )
     source = source_of(options.data_dir, options.tfds, reading_of(options.run_dir, name))
-    examples = read_part(task, source, "dev", predictor.task)
+    examples = read_part(dataset, source, "dev", predictor.task)
     require_known(examples)
     if options.dry_run:
         print(f"{options.run_dir}: {', '.join(classifiers)} on {len(examples):,} examples")
@@ -108,14 +108,14 @@ def main(options: DepthOptions) -> None:
     features = KINDS[kind].featurize(examples, predictor.tokenizer, predictor.task)
     for note in notes_of(features, examples, predictor.tokenizer, "the run"):
         print(note, file=sys.stderr)
-    metric, seq_length = task.metrics[0], predictor.task.seq_length
+    metric, seq_length = dataset.metrics[0], predictor.task.seq_length
     rows, times = [], _times(classifiers, examples, options.requests)
     for name, classify in classifiers.items():
         predictions = _classify_all(name, classify, examples)
         outputs = tuned.outputs_of(predictions)
         answers = KINDS[kind].decode(outputs, features, examples, predictor.task)
-        score = task.score(answers, examples)[metric]
-        error = tuned.standard_errors(task, answers, examples).get(metric)
+        score = dataset.score(answers, examples)[metric]
+        error = tuned.standard_errors(dataset, answers, examples).get(metric)
         depth = predictions["depth"]
         flops = _flops(
             config, seq_length, features.unit_lengths, depth, name.startswith("patience")

@@ -43,6 +43,7 @@ from albert_tf.tasks.features import Features, concatenate
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets import DATASETS, OWN, TRAINED, reading_of, trained_dataset
 from finetuning.datasets.dataset import Data, Dataset, source_of
 from finetuning.kinds.kind import FinetuningKind
@@ -121,10 +122,10 @@ def main(options: DistillOptions) -> None:
     paths = {"teacher": options.teacher} | {name: run.path for name, run in runs.items()}
     dev = next(iter(distillation.data.dev.values()))
     results = {
-        name: comparison.measured(path, distillation.task, dev) for name, path in paths.items()
+        name: comparison.measured(path, distillation.dataset, dev) for name, path in paths.items()
     }
     outputs.write_json(distillation.path("result.json"), results)
-    print(comparison.table(results, distillation.task.metrics))
+    print(comparison.table(results, distillation.dataset.metrics))
 
 
 class _Distillation:
@@ -135,10 +136,10 @@ class _Distillation:
         require_settings(KINDS[DATASETS[options.task].kind].settings, options.set)
         outputs.require_folder(options.output, "--output")
         self.strategy = devices.strategy(options.device, options.tpu)
-        self.task: Dataset = DATASETS[options.task]
+        self.dataset: Dataset = DATASETS[options.task]
         self.reading = reading_of(options.teacher, options.task)
         source = source_of(options.data_dir, options.tfds, self.reading)
-        self.data: Data = self.task.read(source)
+        self.data: Data = self.dataset.read(source)
         teaching = _task_of_teacher(options, self.data.task)
         RunDir(options.teacher).require_ended("--teacher", options.unfinished)
         if options.student:
@@ -159,12 +160,12 @@ class _Distillation:
         training.check_batch(self.strategy.num_replicas_in_sync)
         self.config: FinetuneConfig = dataclasses.replace(config, training=training)
         self.finetuner = Finetuner(
-            options.task, self.task, self.data, source, self.start.tokenizer, self.strategy
+            options.task, self.dataset, self.data, source, self.start.tokenizer, self.strategy
         )
 
     @property
     def _kind(self) -> FinetuningKind:
-        return FINETUNING[self.task.kind]
+        return FINETUNING[self.dataset.kind]
 
     def path(self, name: str) -> str:
         """Return a path in the output folder."""
@@ -234,7 +235,7 @@ class _Distillation:
         chunks = teacher.read_outputs(self.path("teacher"), kind)
         return concatenate([kind.taught_features(*chunk, *values) for chunk in chunks])
 
-    def _loss(self, task: Any) -> tf_keras.losses.Loss:
+    def _loss(self, task: TaskSettings) -> tf_keras.losses.Loss:
         is_soft = self.options.loss == "cross_entropy"
         return self._kind.taught_loss(task, is_soft, self.options.temperature)
 
@@ -280,7 +281,7 @@ def _require_teachable(config: FinetuneConfig) -> None:
             )
 
 
-def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
+def _task_of_teacher(options: DistillOptions, dataset_task: TaskSettings) -> Any:
     """Return the teacher's `task` section, without losses that are not distilled.
 
     Raises:

@@ -30,6 +30,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict, task_of
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.progress import Progress
 from finetuning.datasets import DATASETS, reading_of
@@ -64,7 +65,7 @@ class EnsembleOptions(commands.CommandOptions):
 def main(options: EnsembleOptions) -> None:
     """Average the predictions of the runs that `options` name."""
     paths = _paths(options)
-    task, section = _common_task(paths)
+    dataset, task = _common_task(paths)
     outputs.require_new(options.output)
     folder = os.path.dirname(os.path.realpath(options.submission or ""))
     if options.submission and folder != os.path.realpath(options.output):  # created below
@@ -73,24 +74,26 @@ def main(options: EnsembleOptions) -> None:
         print("\n".join(paths))
         return
     source = source_of(options.data_dir, options.tfds, reading_of(paths[0]))
-    data = task.read(source)
+    data = dataset.read(source)
     _check_data(paths, data)
-    part = task.read_part(source, options.part, section) if options.part else None
+    part = dataset.read_part(source, options.part, task) if options.part else None
     (name, examples), *_ = data.dev.items()
-    ensemble = _Members(paths, section, options.batch_size)
-    result, answers = _on_dev(options, task, ensemble, ensemble.outputs(examples, name), examples)
-    print(_table(result, task))
+    ensemble = _Members(paths, task, options.batch_size)
+    result, answers = _on_dev(
+        options, dataset, ensemble, ensemble.outputs(examples, name), examples
+    )
+    print(_table(result, dataset))
     with outputs.new_folder(options.output) as partial:  # renamed when complete
         outputs.write_json(os.path.join(partial, "result.json"), result)
-        write_predictions(os.path.join(partial, "predictions.jsonl"), section, answers, examples)
+        write_predictions(os.path.join(partial, "predictions.jsonl"), task, answers, examples)
         if part is not None:
-            members = _Members(result["members"], section, options.batch_size)
-            _answer_part(options, task, members, part, partial)
+            members = _Members(result["members"], task, options.batch_size)
+            _answer_part(options, dataset, members, part, partial)
 
 
 def _on_dev(
     options: EnsembleOptions,
-    task: Dataset,
+    dataset: Dataset,
     ensemble: "_Members",
     outputs_of: Sequence[Any],
     examples: Sequence[Any],
@@ -98,9 +101,9 @@ def _on_dev(
     """Return the content of result.json and the ensemble's predictions, from each run's outputs."""
 
     def score(members: Sequence[int]) -> dict[str, float]:
-        return task.score(ensemble.decode([outputs_of[i] for i in members], examples), examples)
+        return dataset.score(ensemble.decode([outputs_of[i] for i in members], examples), examples)
 
-    metric, singles = task.metrics[0], [score([i]) for i in range(len(outputs_of))]
+    metric, singles = dataset.metrics[0], [score([i]) for i in range(len(outputs_of))]
     chosen = list(range(len(outputs_of)))[: options.max_members]
     if options.select == "best":
         values = [single[metric] for single in singles]
@@ -110,7 +113,7 @@ def _on_dev(
         "metric": metric,
         "members": [ensemble.paths[i] for i in chosen],
         "singles": dict(zip(ensemble.paths, singles, strict=True)),
-        "ensemble": task.score(answers, examples),
+        "ensemble": dataset.score(answers, examples),
         "dev_examples": len(examples),
     }, answers
 
@@ -145,18 +148,18 @@ class _Output(NamedTuple):
     """
 
     values: Any
-    task: Any
+    task: TaskSettings
 
 
 class _Members:
     """Runs of one task that predict the same examples."""
 
-    def __init__(self, paths: Sequence[str], section: Any, batch_size: int) -> None:
-        self.paths, self.section, self._batch_size = paths, section, batch_size
-        self._kind = KINDS[section.kind]
-        self._thresholds = FINETUNING[section.kind].thresholds
+    def __init__(self, paths: Sequence[str], task: TaskSettings, batch_size: int) -> None:
+        self.paths, self.task, self._batch_size = paths, task, batch_size
+        self._kind = KINDS[task.kind]
+        self._thresholds = FINETUNING[task.kind].thresholds
         self._features: Any = None
-        self._task: Any = None
+        self._features_task: Any = None
 
     def outputs(self, examples: Sequence[Any], name: str) -> list[_Output]:
         """Return each member's outputs for the examples; `name` is shown in notes and progress."""
@@ -171,7 +174,7 @@ class _Members:
                     vocabularies[key] = self._kind.featurize(examples, member.tokenizer, task)
                     for note in notes_of(vocabularies[key], examples, member.tokenizer, path):
                         print(f"{name}: {note}", file=sys.stderr)
-                self._features, self._task = vocabularies[key], task
+                self._features, self._features_task = vocabularies[key], task
                 output = predict(member.model, self._features, self._batch_size)
                 if self._thresholds:
                     output = self._thresholds.comparable(output, member.task)
@@ -181,7 +184,7 @@ class _Members:
 
     def decode(self, members: Sequence[_Output], examples: Sequence[Any]) -> list[dict[str, Any]]:
         """Return the predictions of the mean of some members' outputs."""
-        values, task = [member.values for member in members], self._task
+        values, task = [member.values for member in members], self._features_task
         mean = self._kind.average(values) if len(values) > 1 else values[0]
         if self._thresholds:
             task = self._thresholds.averaged(task, [member.task for member in members])
@@ -201,16 +204,16 @@ def _paths(options: EnsembleOptions) -> list[str]:
 
 
 def _common_task(paths: Sequence[str]) -> tuple[Dataset, Any]:
-    """Return the task of the runs and the first run's `task` section.
+    """Return the dataset of the runs and the first run's `task` section.
 
     Raises:
       InputError: a run is not fine-tuned, or the runs differ in task, kind, labels or data.
     """
-    sections = [task_of(path) for path in paths]  # raises if a run is not fine-tuned
+    tasks = [task_of(path) for path in paths]  # raises if a run is not fine-tuned
     configs = [RunDir(path).config() for path in paths]
     answers = [
-        (config["name"], *section.head(), config["data"])
-        for config, section in zip(configs, sections, strict=True)
+        (config["name"], *task.head(), config["data"])
+        for config, task in zip(configs, tasks, strict=True)
     ]
     for path, other in zip(paths, answers, strict=True):
         if other != answers[0]:
@@ -219,12 +222,12 @@ def _common_task(paths: Sequence[str]) -> tuple[Dataset, Any]:
                 f"{', '.join(map(shortened, answers[0]))} and {path} of "
                 f"{', '.join(map(shortened, other))}."
             )
-    if any(section.reads_windows for section in sections):
-        _require_same_windows(paths, sections)
-    return DATASETS[answers[0][0]].with_reading(reading_of(paths[0])), sections[0]
+    if any(task.reads_windows for task in tasks):
+        _require_same_windows(paths, tasks)
+    return DATASETS[answers[0][0]].with_reading(reading_of(paths[0])), tasks[0]
 
 
-def _require_same_windows(paths: Sequence[str], sections: Sequence[Any]) -> None:
+def _require_same_windows(paths: Sequence[str], tasks: Sequence[Any]) -> None:
     """Check that the members split texts alike and, for spans, propose equally many.
 
     Otherwise their outputs cannot be averaged.
@@ -232,13 +235,13 @@ def _require_same_windows(paths: Sequence[str], sections: Sequence[Any]) -> None
     Raises:
       InputError: the members differ in vocabulary or task settings.
     """
-    thresholds = FINETUNING[sections[0].kind].thresholds
+    thresholds = FINETUNING[tasks[0].kind].thresholds
     ignored = {thresholds.key: None} if thresholds else {}  # each member has its own
     first, *others = [
-        settings.to_dict(section.replace(dropout=0.0))
+        settings.to_dict(task.replace(dropout=0.0))
         | ignored
         | {"vocabulary": load_tokenizer(path).fingerprint}
-        for path, section in zip(paths, sections, strict=True)
+        for path, task in zip(paths, tasks, strict=True)
     ]
     for path, other in zip(paths[1:], others, strict=True):
         if differing := settings.differing_keys(first, other):
@@ -265,7 +268,7 @@ def _check_data(paths: Sequence[str], data: Data) -> None:
 
 def _answer_part(
     options: EnsembleOptions,
-    task: Dataset,
+    dataset: Dataset,
     members: _Members,
     examples: Sequence[Any],
     partial: str,
@@ -277,25 +280,27 @@ def _answer_part(
     relative_path = os.path.relpath(os.path.realpath(path), os.path.realpath(options.output))
     file = os.path.join(partial, relative_path)
     if options.submission:
-        task.write_submission(file, answers, examples)
+        dataset.write_submission(file, answers, examples)
     else:
-        write_predictions(file, members.section, answers, examples)
+        write_predictions(file, members.task, answers, examples)
     print(f"{path}: {len(answers):,} predictions")
-    if scores := scores_if_known(task, answers, examples):
+    if scores := scores_if_known(dataset, answers, examples):
         print(scores)
 
 
-def _table(result: dict[str, Any], task: Dataset) -> str:
+def _table(result: dict[str, Any], dataset: Dataset) -> str:
     rows = [
-        (path, "yes" if path in result["members"] else "", *_values(scores, task))
+        (path, "yes" if path in result["members"] else "", *_values(scores, dataset))
         for path, scores in result["singles"].items()
     ]
-    rows.append(("**ensemble**", str(len(result["members"])), *_values(result["ensemble"], task)))
-    return markdown_table(("run", "member", *task.metrics), rows)
+    rows.append(
+        ("**ensemble**", str(len(result["members"])), *_values(result["ensemble"], dataset))
+    )
+    return markdown_table(("run", "member", *dataset.metrics), rows)
 
 
-def _values(scores: dict[str, float], task: Dataset) -> list[str]:
-    return [f"{scores[metric]:.4f}" for metric in task.metrics]
+def _values(scores: dict[str, float], dataset: Dataset) -> list[str]:
+    return [f"{scores[metric]:.4f}" for metric in dataset.metrics]
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import Predictor, load_predictor
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.unknown_pieces import UnknownPieces
 from finetuning.datasets import DATASETS, OWN, dataset_name, reading_of
 from finetuning.datasets.dataset import Source, source_of
@@ -145,7 +146,7 @@ def _say_written(options: PredictOptions, count: int, replaces: bool) -> None:
         print(f"{options.output}: {count:,} predictions of {options.run_dir}{note}")
 
 
-def _with_thresholds(task: Any, options: PredictOptions) -> Any:
+def _with_thresholds(task: TaskSettings, options: PredictOptions) -> Any:
     """Return the task section with the thresholds that the options set."""
     kind = FINETUNING[task.kind]
     for flag, thresholds in THRESHOLDS.items():
@@ -163,22 +164,22 @@ def _with_thresholds(task: Any, options: PredictOptions) -> Any:
 def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
     name = dataset_name(options.run_dir, options.task)
     reading = reading_of(options.run_dir, name)
-    task = DATASETS[name].with_reading(reading)
+    dataset = DATASETS[name].with_reading(reading)
     source = source_of(options.data_dir, options.tfds, reading)
-    examples = read_part(task, source, str(options.part), predictor.task)
+    examples = read_part(dataset, source, str(options.part), predictor.task)
     if options.dry_run:
         print(f"{options.run_dir}: {len(examples):,} examples in part {options.part} of {name}")
         return
     answers, features = predictor.answer(examples, options.batch_size)
     for note in notes_of(features, examples, predictor.tokenizer, "the run"):
         print(f"{name} {options.part}: {note}", file=sys.stderr)
-    scores = scores_if_known(task, answers, examples)
+    scores = scores_if_known(dataset, answers, examples)
     if options.submission:
-        task.write_submission(options.submission, answers, examples)
+        dataset.write_submission(options.submission, answers, examples)
         print(f"{options.submission}: {len(answers):,} predictions of {options.run_dir}")
     if options.output != "-" or not options.submission:
         replaces = os.path.isfile(options.output)
-        with _output(options, task.kind) as writer:
+        with _output(options, dataset.kind) as writer:
             writer.write(answers, _ids(name, source, str(options.part), examples))
         _say_written(options, len(answers), replaces)
     if scores:

@@ -139,24 +139,24 @@ class FinetuneOptions(commands.CommandOptions):
 
 def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -> None:
     """Fine-tune as `options` describe; `open_run` makes the folder of each run."""
-    task = trained_dataset(options.task, "--task")
+    dataset = trained_dataset(options.task, "--task")
     if options.cache_dir:
         outputs.require_folder(options.cache_dir, "--cache_dir")
     source = source_of(options.data_dir, options.tfds, _reading(options))
-    require_settings(KINDS[task.kind].settings, options.set)
-    recipe = recipe_of(task, options)
+    require_settings(KINDS[dataset.kind].settings, options.set)
+    recipe = recipe_of(dataset, options)
     assignments = list(options.set)
     fit, strategy = set_up_devices(options, assignments)
     start = StartingPoint.of(
         options.init, options.init_from_task, options.tokenizer, options.unfinished
     )
-    data = task.read(source)
+    data = dataset.read(source)
     config = resolve(start, data, recipe, assignments, options.device)
     config.training.check_batch(strategy.num_replicas_in_sync)
     share = config.training.threshold_share
     cache = None if options.dry_run else options.cache_dir
     finetuner = Finetuner(
-        *(options.task, task, data, source, start.tokenizer, strategy, cache, share),
+        *(options.task, dataset, data, source, start.tokenizer, strategy, cache, share),
         fit=fit,
         runtime=options.runtime,
     )
@@ -214,17 +214,17 @@ def _reading(options: FinetuneOptions) -> Reading:
     )
 
 
-def recipe_of(task: Dataset, options: FinetuneOptions) -> dict[str, Any]:
+def recipe_of(dataset: Dataset, options: FinetuneOptions) -> dict[str, Any]:
     """Return the settings of --recipe, without its steps if the user sets the epochs.
 
     The warm-up is a fraction of the steps, so that it fits any number of them.
     """
-    recipe = dict(task.recipe) if options.recipe == "paper" else {}
-    if options.recipe == "few_labels" and not (recipe := dict(FINETUNING[task.kind].few_labels)):
+    recipe = dict(dataset.recipe) if options.recipe == "paper" else {}
+    if options.recipe == "few_labels" and not (recipe := dict(FINETUNING[dataset.kind].few_labels)):
         kinds = [name for name, kind in FINETUNING.items() if kind.few_labels]
         raise InputError(
             f"--recipe=few_labels requires a task of kind {' or '.join(kinds)}. Received: "
-            f"--task={options.task}, of kind {task.kind!r}."
+            f"--task={options.task}, of kind {dataset.kind!r}."
         )
     if "training.warmup_steps" in recipe:
         warmup = recipe.pop("training.warmup_steps")

@@ -7,6 +7,7 @@ from albert_tf.convert.bundle import Bundle, head_shapes
 from albert_tf.convert.unshare import init_groups_from_shared
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.sentencepiece_model import SentencePiece
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.typography import fold_punctuation
@@ -27,7 +28,7 @@ _TASK = "task."
 
 @dataclasses.dataclass(frozen=True)
 class _Sections:
-    task: Any
+    task: TaskSettings
 
 
 def with_overrides(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) -> Bundle:

@@ -2,17 +2,17 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from albert_tf.convert.bundle import Weights, weight_shapes
 from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.task_settings import TaskSettings
 
 
 def init_groups_from_shared(
-    weights: Weights, source: AlbertConfig, target: AlbertConfig, task: Any = None
+    weights: Weights, source: AlbertConfig, target: AlbertConfig, task: TaskSettings | None = None
 ) -> dict[str, np.ndarray]:
     """Return the weights of `target`, each copied from the same layer of `source`.
 

@@ -12,6 +12,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.task_settings import TaskSettings
 from data.corpora.tfds_texts import tfds_rows
 from finetuning.datasets.dataset import Data, Prediction, Source
 from finetuning.datasets.labeled_texts import LabeledTexts
@@ -110,7 +111,7 @@ class GlueTask(LabeledTexts):
         """Return the training examples; without those of the dev part, if a file has both."""
         return _without(train, dev) if self.official else train
 
-    def read_part(self, source: Source, part: str, task: Any) -> list[TextExample]:
+    def read_part(self, source: Source, part: str, task: TaskSettings) -> list[TextExample]:
         """Read the examples of a part; for MNLI, `dev` and `test` are the matched ones."""
         name = {"dev": self.dev[0], "test": self.test}.get(part, part)
         return super().read_part(source, name, task)

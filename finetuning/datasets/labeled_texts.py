@@ -7,6 +7,7 @@ from typing import Any
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Data, Dataset, Source, require_section
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.tables.table_files import Rows, Table
@@ -52,7 +53,7 @@ class LabeledTexts(Dataset):
         """Return the training examples to use beside these dev parts; here all of them."""
         return train
 
-    def read_part(self, source: Source, part: str, task: Any) -> list[TextExample]:
+    def read_part(self, source: Source, part: str, task: TaskSettings) -> list[TextExample]:
         """Return the examples of a part, whose texts may be empty."""
         section, labels = self.section, self.labels or None
         require_section(self.name, task, kind=section.kind, pair=section.pair, labels=labels)

@@ -15,6 +15,7 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Dataset, Source
 from finetuning.datasets.near_duplicates import hosts
 
@@ -121,25 +122,25 @@ def limited(source: Source, train: Sequence[Any]) -> Sequence[Any]:
     return [train[row] for row in sorted(chosen)]
 
 
-def read_part(task: Dataset, source: Source, part: str, section: Any) -> Sequence[Any]:
+def read_part(dataset: Dataset, source: Source, part: str, task: TaskSettings) -> Sequence[Any]:
     """Return the examples of a part for a run whose `task` section is known.
 
     If the dataset has no part `dev`, it is the one that the run took from the training examples.
     """
     try:
-        return task.read_part(source, part, section)
+        return dataset.read_part(source, part, task)
     except InputNotFoundError:
         fraction = source.reading.dev_fraction
         if part != "dev" or not fraction:
             raise
-    train = task.read_part(source, "train", section)
+    train = dataset.read_part(source, "train", task)
     _, dev = split(train, fraction)
     print(
         f"dev: {len(dev):,} of {len(train):,} training examples, as for the run "
         f"(--dev_fraction={fraction})",
         file=sys.stderr,
     )
-    return task.measured(dev)
+    return dataset.measured(dev)
 
 
 def split(

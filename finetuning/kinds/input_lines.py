@@ -11,6 +11,7 @@ from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.runtime.files.paths import require_file
 from albert_tf.runtime.files.text_files import lines_of
+from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.kinds.registry import FINETUNING
 
 _BLANKS = string.whitespace + "\ufeff\u200b"
@@ -69,7 +70,7 @@ def _object(line: str, path: str) -> dict[str, Any] | None:
 
 
 def read_line(
-    line: str, task: Any, path: str, number: int, columns: Sequence[str] = ()
+    line: str, task: TaskSettings, path: str, number: int, columns: Sequence[str] = ()
 ) -> tuple[Any, Any]:
     """Return the example in a line for a run with the section `task`, and its id, if any.
 

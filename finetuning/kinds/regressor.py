@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tf_keras
@@ -56,7 +55,7 @@ class Regressor(TextKind[RegressorSettings]):
         return label
 
     def taught_targets(
-        self, features: TextFeatures, answers: Sequence[TaughtOutput], task: Any
+        self, features: TextFeatures, answers: Sequence[TaughtOutput], task: RegressorSettings
     ) -> np.ndarray:
         """Return the teacher's outputs, float32 [N]."""
         return super().taught_targets(features, answers, task)[:, 0]

@@ -19,7 +19,7 @@ def has_baseline(name: str) -> bool:
 
 
 def result_of(
-    task: Dataset,
+    dataset: Dataset,
     data: Data,
     threshold_share: float = 0.0,
     threshold_per_label: bool = False,
@@ -35,34 +35,34 @@ def result_of(
     are best for the same predictions. The result has it as `regularization`.
 
     Args:
-      task: of a kind that has such a baseline.
+      dataset: of a kind that has such a baseline.
       data: its examples.
       threshold_share: as in `TrainingConfig`, for several labels. If 0, the threshold is 0.5.
       threshold_per_label: as in `TrainingConfig`.
       on_dev: an earlier result, whose strength is taken instead of being chosen again.
     """
     (name, dev), *_ = data.dev.items()
-    kind, section, metric = FINETUNING[task.kind], data.task, task.metrics[0]
+    kind, task, metric = FINETUNING[dataset.kind], data.task, dataset.metrics[0]
     train: Examples = data.train
     held_out: Examples = []
     thresholds = kind.thresholds
     if thresholds and threshold_share:
         train, held_out = thresholds.hold_out(train, threshold_share)
-    prepare = functools.partial(kind.baseline, section)
+    prepare = functools.partial(kind.baseline, task)
 
     def tuned(predictions: Predictions, known: Predictions, examples: Examples) -> Predictions:
         """Return the predictions at the thresholds that are best for those of known examples."""
         if not (thresholds and held_out):
             return predictions
         best = thresholds.best(known, examples, {}, threshold_per_label)
-        return thresholds.applied(predictions, section.replace(**{thresholds.key: best}))
+        return thresholds.applied(predictions, task.replace(**{thresholds.key: best}))
 
     def score(predictions: Predictions, examples: Examples) -> float:
-        return task.score(tuned(predictions, predictions, examples), examples)[metric]
+        return dataset.score(tuned(predictions, predictions, examples), examples)[metric]
 
     strength = on_dev["regularization"] if on_dev else best_strength(prepare, train, score)
     every = prepare(train, [*dev, *held_out])(strength)
     predictions = tuned(every[: len(dev)], every[len(dev) :], held_out)
-    scores = {"metric": metric, **task.score(predictions, dev)}
+    scores = {"metric": metric, **dataset.score(predictions, dev)}
     scores |= {"train_examples": len(data.train), "regularization": strength}
-    return scores | report.baselines_and_errors(task, data, name, predictions, metric)
+    return scores | report.baselines_and_errors(dataset, data, name, predictions, metric)

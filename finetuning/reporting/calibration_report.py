@@ -7,6 +7,7 @@ from typing import Any
 from albert_tf.runtime.plots import plot_reliability
 from albert_tf.runtime.report_text import MIN_EXAMPLES, markdown_table
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Prediction
 from finetuning.datasets.scores.calibration import BINS, answered, calibration_error, reliability
 from finetuning.kinds.registry import FINETUNING
@@ -47,7 +48,7 @@ def write(
     return result
 
 
-def sections(task: Any, result: Mapping[str, Any], held_out: bool) -> list[str]:
+def sections(task: TaskSettings, result: Mapping[str, Any], held_out: bool) -> list[str]:
     """Return the section of a card, none without a calibration error."""
     if ERROR not in result:
         return []

@@ -15,7 +15,7 @@ from finetuning.reporting import report
 _TIMED, _ROUNDS = 512, 5  # dev examples in a speed measurement, and measurements
 
 
-def measured(path: str, task: Dataset, examples: Sequence[Any]) -> dict[str, Any]:
+def measured(path: str, dataset: Dataset, examples: Sequence[Any]) -> dict[str, Any]:
     """Return a run's scores, parameters, and examples/s in batches of 32 on one device."""
     predictor = load_predictor(path)
     kind = KINDS[predictor.task.kind]
@@ -28,9 +28,11 @@ def measured(path: str, task: Dataset, examples: Sequence[Any]) -> dict[str, Any
         predict(predictor.model, sample, 32)
         seconds.append(time.perf_counter() - start)
     answers = kind.decode(predictions, features, examples, predictor.task)
-    return task.score(answers, examples) | {
-        "metric": task.metrics[0],
-        "standard_errors": FINETUNING[predictor.task.kind].standard_errors(task, answers, examples),
+    return dataset.score(answers, examples) | {
+        "metric": dataset.metrics[0],
+        "standard_errors": FINETUNING[predictor.task.kind].standard_errors(
+            dataset, answers, examples
+        ),
         "parameters": predictor.model.count_params(),
         "layers": predictor.model.encoder.config.num_layers,
         "examples_per_s": len(examples[:_TIMED]) / statistics.median(seconds),

@@ -22,14 +22,14 @@ def name_of(kind: str, metric: str) -> str:
     return f"{plain}_at_dev_threshold" if plain else metric
 
 
-def read(task: Dataset, source: Source, part: str) -> Data:
+def read(dataset: Dataset, source: Source, part: str) -> Data:
     """Return a dataset with a part in place of its dev parts.
 
     Raises:
       InputError: there is no such part, or an example of it has no known answer.
     """
-    data = task.read(source)
-    examples = task.read_part(source, part, data.task)
+    data = dataset.read(source)
+    examples = dataset.read_part(source, part, data.task)
     if unknown := sum(not example.is_known for example in examples):
         raise InputError(
             f"--part must be a part with all answers. Received: {part!r} in {source.data_dir!r}, "
@@ -39,7 +39,7 @@ def read(task: Dataset, source: Source, part: str) -> Data:
     return dataclasses.replace(data, dev={part: examples})
 
 
-def result_of(task: Dataset, data: Data, run: RunDir) -> dict[str, Any]:
+def result_of(dataset: Dataset, data: Data, run: RunDir) -> dict[str, Any]:
     """Return a run's scores on the only part in `data.dev`, in the form of result.json.
 
     The run keeps them as evaluations/PART.json, which is used again while the data is the same.
@@ -52,13 +52,13 @@ def result_of(task: Dataset, data: Data, run: RunDir) -> dict[str, Any]:
             require_intact(stored.get("result"), path)
             return stored["result"]
     predictions, _ = load_predictor(run.path).answer(examples, 32)
-    result = scores_of(task, data, predictions, read_result(run))
+    result = scores_of(dataset, data, predictions, read_result(run))
     outputs.write_json(path, identity | {"result": result})
     return result
 
 
 def scores_of(
-    task: Dataset, data: Data, predictions: Sequence[Prediction], on_dev: Mapping[str, Any]
+    dataset: Dataset, data: Data, predictions: Sequence[Prediction], on_dev: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the scores of predictions for the only part in `data.dev`.
 
@@ -66,7 +66,7 @@ def scores_of(
     has those at the best threshold of the dev part, under the names of `name_of`.
 
     Args:
-      task: the task.
+      dataset: the dataset.
       data: the part, as from `read`.
       predictions: at the run's own threshold.
       on_dev: the run's result.json.
@@ -75,15 +75,15 @@ def scores_of(
     metric = on_dev["metric"]
 
     def scores(answers: Sequence[Prediction]) -> dict[str, Any]:
-        values = {"metric": metric, **task.score(answers, examples)}
-        return values | report.baselines_and_errors(task, data, part, answers, metric)
+        values = {"metric": metric, **dataset.score(answers, examples)}
+        return values | report.baselines_and_errors(dataset, data, part, answers, metric)
 
     result = scores(predictions)
-    thresholds = FINETUNING[task.kind].thresholds
+    thresholds = FINETUNING[dataset.kind].thresholds
     if thresholds is None or thresholds.best_value not in on_dev:
         return result
-    section = thresholds.at(data.task, on_dev[thresholds.best_value])
-    other = scores(thresholds.applied(predictions, section))
+    task = thresholds.at(data.task, on_dev[thresholds.best_value])
+    other = scores(thresholds.applied(predictions, task))
 
     def fixed_of(values: Mapping[str, Any], at_dev: Mapping[str, Any]) -> dict[str, Any]:
         """Return values at the run's own threshold, with those at dev's under other names."""
@@ -91,9 +91,9 @@ def scores_of(
             name: value for name, value in values.items() if name not in thresholds.upper_bounds
         }
         names = thresholds.at_best.items()
-        return exact | {name_of(task.kind, best): at_dev[plain] for best, plain in names}
+        return exact | {name_of(dataset.kind, best): at_dev[plain] for best, plain in names}
 
-    metric = name_of(task.kind, metric)
+    metric = name_of(dataset.kind, metric)
     fixed = fixed_of(result, other) | {"metric": metric}
     for key in {"baselines", "standard_errors"} & result.keys():
         values = fixed_of(result[key], other[key])

@@ -10,6 +10,7 @@ from typing import Any
 
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.report_text import markdown_table
+from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.kinds.registry import FINETUNING
 
@@ -24,7 +25,7 @@ def fingerprint(data: Data) -> str:
 
 
 def result_of(
-    task: Dataset,
+    dataset: Dataset,
     data: Data,
     parts: Mapping[str, tuple[dict[str, float], list[Prediction]]],
     rows: Sequence[Mapping[str, float]],
@@ -36,7 +37,7 @@ def result_of(
     The scores of the first dev set are named after the metrics, those of others also after the set.
 
     Args:
-      task: the task.
+      dataset: the dataset.
       data: its examples.
       parts: name of a dev set -> (scores, predictions).
       rows: the evaluations during training.
@@ -47,7 +48,7 @@ def result_of(
     result: dict[str, Any] = {"metric": deciding, **scores}
     for other, (values, _) in others:
         result |= {f"{key}_{other}": value for key, value in values.items()}
-    result |= baselines_and_errors(task, data, name, predictions, deciding)
+    result |= baselines_and_errors(dataset, data, name, predictions, deciding)
     return result | {
         "steps": int(rows[-1]["step"]),
         "best_step": best_step,
@@ -57,23 +58,23 @@ def result_of(
 
 
 def baselines_and_errors(
-    task: Dataset, data: Data, name: str, predictions: Sequence[Prediction], deciding: str
+    dataset: Dataset, data: Data, name: str, predictions: Sequence[Prediction], deciding: str
 ) -> dict[str, Any]:
     """Return what puts the scores on the dev set `name` in perspective, as in result.json."""
     result: dict[str, Any] = {"dev_examples": len(data.dev[name])}
-    if baselines := baselines_of(task, data, name):
+    if baselines := baselines_of(dataset, data, name):
         result |= {"baseline": baselines[deciding], "baselines": baselines}
     kind = FINETUNING[data.task.kind]
     if references := kind.references(data.dev[name]):
         scored = (
-            (reference, task.score(answers, data.dev[name]))
+            (reference, dataset.score(answers, data.dev[name]))
             for reference, answers in references.items()
         )
         result["references"] = {
-            reference: {metric: scores[metric] for metric in task.metrics}
+            reference: {metric: scores[metric] for metric in dataset.metrics}
             for reference, scores in scored
         }
-    if errors := kind.standard_errors(task, predictions, data.dev[name]):
+    if errors := kind.standard_errors(dataset, predictions, data.dev[name]):
         result |= {"standard_error": errors[deciding], "standard_errors": errors}
     return result
 
@@ -100,28 +101,28 @@ def empty_note(
 
 
 def at_default(
-    task: Dataset, section: Any, predictions: Sequence[Prediction], examples: Sequence[Any]
+    dataset: Dataset, task: TaskSettings, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> dict[str, float] | None:
     """Return the metrics that depend on thresholds at their defaults, None if these have none."""
-    thresholds = FINETUNING[section.kind].thresholds
+    thresholds = FINETUNING[task.kind].thresholds
     if thresholds is None or thresholds.default is None:
         return None
-    answers = thresholds.applied(predictions, section.replace(**thresholds.default))
-    scores = task.score(answers, examples)
-    return {name: scores[name] for name in task.metrics if name != thresholds.metric}
+    answers = thresholds.applied(predictions, task.replace(**thresholds.default))
+    scores = dataset.score(answers, examples)
+    return {name: scores[name] for name in dataset.metrics if name != thresholds.metric}
 
 
-def baselines_of(task: Dataset, data: Data, name: str) -> dict[str, float]:
+def baselines_of(dataset: Dataset, data: Data, name: str) -> dict[str, float]:
     """Return the main metrics of the constant answer on a dev set, none if there is none."""
     if (constant := FINETUNING[data.task.kind].constant_answer(data)) is None:
         return {}
     examples = data.dev[name]
-    scores = task.score([constant[1]] * len(examples), examples)
-    return {metric: scores[metric] for metric in task.metrics}
+    scores = dataset.score([constant[1]] * len(examples), examples)
+    return {metric: scores[metric] for metric in dataset.metrics}
 
 
 def write_predictions(
-    path: str, task: Any, predictions: Sequence[Prediction], examples: Sequence[Any]
+    path: str, task: TaskSettings, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> None:
     """Write one JSON object per line: the example, its label by name, and the prediction."""
     kind = FINETUNING[task.kind]
@@ -139,14 +140,14 @@ def upper_bounds(kind: str, scores: Mapping[str, Any]) -> list[str]:
 
 
 def scores_if_known(
-    task: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
+    dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> str | None:
     """Return the metrics in one line, or None if an example has no known answer."""
     if not all(example.is_known for example in examples):
         return None
-    scores = task.score(predictions, examples)
+    scores = dataset.score(predictions, examples)
     shown = {name: f"{name} {value:.4f}" for name, value in scores.items()}
-    bounds = [shown.pop(name) for name in upper_bounds(task.kind, scores)]
+    bounds = [shown.pop(name) for name in upper_bounds(dataset.kind, scores)]
     text = ", ".join(shown.values())
     return f"{text}; chosen on these same examples: {', '.join(bounds)}" if bounds else text
 

@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.kernels import KERNELS
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.devices import PRECISIONS
 from albert_tf.runtime.errors import ConfigError
+from albert_tf.tasks.task_settings import TaskSettings
 
 RECIPES = ("paper", "few_labels", "none")  # of the commands
 
@@ -101,7 +102,7 @@ class FinetuneConfig(Bounded):
     """
 
     model: AlbertConfig
-    task: Any
+    task: TaskSettings
     training: TrainingConfig = TrainingConfig()
     seed: Annotated[int, between("[0, 2^31)")] = 0
 

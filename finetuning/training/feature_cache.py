@@ -21,11 +21,12 @@ from albert_tf.runtime import settings
 from albert_tf.runtime.errors import DAMAGES, InputError, reading, writing
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer
 
 
 def features_of(
-    examples: Sequence[Any], tokenizer: Tokenizer, task: Any, folder: str | None
+    examples: Sequence[Any], tokenizer: Tokenizer, task: TaskSettings, folder: str | None
 ) -> Features:
     """Return the features of the examples, read from `folder` or else saved there."""
     kind = KINDS[task.kind]
@@ -94,7 +95,7 @@ def _restored(kind: type, arrays: Mapping[str, np.ndarray]) -> Any:
     return kind(**values)
 
 
-def _key(examples: Sequence[Any], tokenizer: Tokenizer, task: Any) -> str:
+def _key(examples: Sequence[Any], tokenizer: Tokenizer, task: TaskSettings) -> str:
     digest = hashlib.sha256(repr((_code(), tokenizer.fingerprint)).encode())
     digest.update(repr(sorted(settings.to_dict(task).items())).encode())
     for example in examples:

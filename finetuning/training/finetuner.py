@@ -20,6 +20,7 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source
 from finetuning.kinds.registry import FINETUNING
@@ -70,7 +71,7 @@ class Finetuner:
     def __init__(
         self,
         name: str,
-        task: Dataset,
+        dataset: Dataset,
         data: Data,
         source: Source,
         tokenizer: Tokenizer,
@@ -85,9 +86,9 @@ class Finetuner:
             print(f"note: {note}.", flush=True)
         self.held_out: Sequence[Any] = ()
         if threshold_share:
-            train, self.held_out = _thresholds(task).hold_out(data.train, threshold_share)
+            train, self.held_out = _thresholds(dataset).hold_out(data.train, threshold_share)
             data = dataclasses.replace(data, train=train)
-        self.name, self.task, self.data, self.tokenizer = name, task, data, tokenizer
+        self.name, self.dataset, self.data, self.tokenizer = name, dataset, data, tokenizer
         self.strategy, self.cache_dir, self.source = strategy, cache_dir, source
         self.fit, self.runtime = fit, runtime
         self._features: dict[str, Features] = {}
@@ -98,11 +99,11 @@ class Finetuner:
         """Complete a run; with `dry_run`, make everything but write nothing."""
         metric = self._deciding_metric(config)
         if config.training.calibrate:
-            calibration.require_probabilities(self.task.kind, self._calibrating()[1])
+            calibration.require_probabilities(self.dataset.kind, self._calibrating()[1])
         run_config = self._config_of(config, run, source)
         run.check(run_config)
         self._require_same_vocabulary(run)
-        if _is_complete(run, self.task.kind):
+        if _is_complete(run, self.dataset.kind):
             return
         is_chief = devices.is_chief(self.strategy)
         if source.train:
@@ -110,7 +111,7 @@ class Finetuner:
             self._print_notes("train", train, source.examples())
         else:
             train = self.features("train", self.data.train, config.task)
-        kind = FINETUNING[self.task.kind]
+        kind = FINETUNING[self.dataset.kind]
         kind.check_training(config, train, self.strategy.num_replicas_in_sync)
         task = kind.with_counts(config.task, train)
         config = dataclasses.replace(config, task=task)
@@ -128,7 +129,7 @@ class Finetuner:
         if is_chief:  # all checks have passed
             run.begin(run_config, self.tokenizer, self.runtime)
         with run.locked() if is_chief else contextlib.nullcontext(), writing(run.path):
-            if _is_complete(run, self.task.kind):  # by another process, since the first check
+            if _is_complete(run, self.dataset.kind):  # by another process, since the first check
                 return
             with devices.precision_policy(config.training.precision):
                 solve = kind.head_solver(model, train, config.training.batch_size)
@@ -151,12 +152,12 @@ class Finetuner:
 
     def _deciding_metric(self, config: FinetuneConfig) -> str:
         """Return the name of the score that chooses the best weights."""
-        default = _thresholds(self.task).metric if self.held_out else None
-        metric = config.training.metric or default or self.task.metrics[0]
-        if metric not in self.task.metrics:
+        default = _thresholds(self.dataset).metric if self.held_out else None
+        metric = config.training.metric or default or self.dataset.metrics[0]
+        if metric not in self.dataset.metrics:
             raise ConfigError(
                 f"`training.metric` must be a score of --task={self.name}: "
-                f"{', '.join(self.task.metrics)}. Received: {metric!r}."
+                f"{', '.join(self.dataset.metrics)}. Received: {metric!r}."
             )
         return metric
 
@@ -172,8 +173,8 @@ class Finetuner:
             **source.extra_config,
         }
         if os.path.isfile(run.config_path):  # with what the run has chosen or counted
-            stored, keys = run.section("task"), [*FINETUNING[self.task.kind].counted]
-            keys += [_thresholds(self.task).key] if self.held_out else []
+            stored, keys = run.section("task"), [*FINETUNING[self.dataset.kind].counted]
+            keys += [_thresholds(self.dataset).key] if self.held_out else []
             keys += ["logit_temperature"] if config.training.calibrate else []
             values["task"] |= {key: stored.get(key) for key in keys}
         return values
@@ -200,7 +201,7 @@ class Finetuner:
 
         return evaluate
 
-    def features(self, name: str, examples: Sequence[Any], task: Any) -> Features:
+    def features(self, name: str, examples: Sequence[Any], task: TaskSettings) -> Features:
         """Return a part's features, made once; print notes on what the model does not see."""
         if name not in self._features:
             self._features[name] = features_of(examples, self.tokenizer, task, self.cache_dir)
@@ -218,7 +219,7 @@ class Finetuner:
         features = self.features(f"dev {name}", examples, model.task)
         model_outputs = predict(model, features, values.batch_size // values.accumulation_steps)
         predictions = KINDS[model.task.kind].decode(model_outputs, features, examples, model.task)
-        scores = self.task.score(predictions, examples)
+        scores = self.dataset.score(predictions, examples)
         if "label" in features.targets:
             # One loss per example: in `fit`, a strategy forbids a loss that takes its own mean.
             losses = model.evaluation_losses().call(
@@ -268,7 +269,7 @@ class Finetuner:
     def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> str:
         """Set the thresholds that are best for the held-out examples; return a sentence on them."""
         rule, examples, per_label = (
-            _thresholds(self.task),
+            _thresholds(self.dataset),
             self.held_out,
             values.threshold_per_label,
         )
@@ -304,33 +305,33 @@ class Finetuner:
         if model.task != config.task:
             outputs.write_json(run.config_path, run_config | {"task": settings.to_dict(model.task)})
         result = report.result_of(
-            self.task, self.data, parts, run.metrics("seconds"), metric, best_step
+            self.dataset, self.data, parts, run.metrics("seconds"), metric, best_step
         )
         result |= {"train_examples": count, "training_precision": config.training.precision}
         predictions, (examples, *_) = next(iter(parts.values()))[1], self.data.dev.values()
         judged = {calibration_report.ERROR: predictions, **judged}
-        result |= calibration_report.write(run, self.task.kind, judged, examples)
+        result |= calibration_report.write(run, self.dataset.kind, judged, examples)
         if thresholds:
             result["thresholds"] = thresholds
             print(thresholds)
-            if at_default := report.at_default(self.task, model.task, predictions, examples):
+            if at_default := report.at_default(self.dataset, model.task, predictions, examples):
                 result["at_default_threshold"] = at_default
         for name, (_, answers) in parts.items():
             examples_of = self.data.dev[name]
             report.write_predictions(run.predictions_path(name), model.task, answers, examples_of)
         losses = ("loss/train", "dev/loss")
-        panels = {"loss": losses, "dev": tuple(f"dev/{m}" for m in self.task.metrics)}
+        panels = {"loss": losses, "dev": tuple(f"dev/{m}" for m in self.dataset.metrics)}
         plot_metrics(run, panels, "step")
         card.write(run, self.data, self.source, result, predictions, bool(self.held_out))
         run.finish(result)
         shutil.rmtree(run.training_path, ignore_errors=True)
-        print(f"{run.path}: {report.line(self.task.kind, result)}")
-        if note := report.empty_note(self.task.kind, predictions, examples, result["steps"]):
+        print(f"{run.path}: {report.line(self.dataset.kind, result)}")
+        if note := report.empty_note(self.dataset.kind, predictions, examples, result["steps"]):
             print(note)
 
 
-def _thresholds(task: Dataset) -> Thresholds:
-    thresholds = FINETUNING[task.kind].thresholds
+def _thresholds(dataset: Dataset) -> Thresholds:
+    thresholds = FINETUNING[dataset.kind].thresholds
     assert thresholds is not None
     return thresholds
 

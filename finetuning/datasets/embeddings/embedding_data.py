@@ -11,6 +11,7 @@ from albert_tf.runtime.files.compression import format_of
 from albert_tf.tasks.embedding.examples import ContrastExample, Corpus, SearchExample
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
 from finetuning.datasets.embeddings import beir
 from finetuning.datasets.embeddings.pair_tables import GLUE_PAIR, LIST, examples_of, is_optional
@@ -50,7 +51,7 @@ class EmbeddingData(Dataset):
         measured = {name: self.measured(examples) for name, examples in dev.items()}
         return Data(task, train, measured, _SIMCSE if task.loss == "simcse" else {})
 
-    def read_part(self, source: Source, part: str, task: Any) -> Sequence[TextExample]:
+    def read_part(self, source: Source, part: str, task: TaskSettings) -> Sequence[TextExample]:
         """Read the examples of a part; of the training part as they are trained on."""
         require_section(self.name, task, kind="embedding")
         examples = self.examples(source, part)

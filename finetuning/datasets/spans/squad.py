@@ -12,6 +12,7 @@ from albert_tf.runtime.files.compression import without_suffix
 from albert_tf.runtime.files.outputs import write_json
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
+from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.scores.metrics import require_known
@@ -71,7 +72,7 @@ class SquadTask(Dataset):
         require_answers(location, examples, self.version)
         return location, examples
 
-    def read_part(self, source: Source, part: str, task: Any) -> list[SpanExample]:
+    def read_part(self, source: Source, part: str, task: TaskSettings) -> list[SpanExample]:
         """Read the examples of a part, such as dev."""
         name = f"SQuAD {self.version}"
         require_section(name, task, kind="span", answerable=self._answerable)
