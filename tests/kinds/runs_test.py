@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from albert_tf.models.encoder import load_encoder
+from albert_tf.runtime import devices
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, load_task_model, predict
@@ -132,6 +133,7 @@ def name(request, toy) -> str:
 @pytest.fixture(scope="session")
 def tune(start: str, tmp_path_factory) -> Callable[[str], FinetuneOptions]:
     """(name of a kind) -> the command of a run that has ended."""
+    devices.make_deterministic()  # as a run with --runtime=pjrt makes the process later
 
     @functools.cache
     def tune(kind: str) -> FinetuneOptions:
