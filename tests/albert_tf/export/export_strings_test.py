@@ -120,12 +120,16 @@ def check(width, serve, texts) -> int:
         if value.dtype.is_floating:
             assert np.isfinite(value).all()
     for row in range(min(count, 2)):  # alone as among the others
-        # Rounding decides between options that are equal as pieces.
-        is_tie = "choice" in outputs and np.ptp(outputs["probabilities"][row]) < 1e-5
+        # Rounding decides between options or candidates that are equal as pieces.
+        compared = {"choice": "probabilities", "ranking": "scores"}
+        is_tie = any(
+            name in outputs and np.ptp(outputs[values][row]) < 1e-5
+            for name, values in compared.items()
+        )
         for key, value in serve(texts[row * width : (row + 1) * width]).items():
             # Of masks there may be fewer alone.
             own = (slice(row, row + 1), *(slice(0, size) for size in value.shape[1:]))
-            if is_tie and key in ("choice", "label"):
+            if is_tie and key in (*compared, "label"):
                 continue
             if value.dtype == tf.string:
                 np.testing.assert_array_equal(outputs[key].numpy()[own], value)
