@@ -56,8 +56,7 @@ def _builder(system: str, threads: int) -> Callable:
     if "tensorflow" in sys.modules:
         import tensorflow as tf
 
-        intra = getattr(module, "THREADS_OF_AN_OPERATION", threads)  # of an older version
-        tf.config.threading.set_intra_op_parallelism_threads(intra)
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
     return build
 

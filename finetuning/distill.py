@@ -268,12 +268,8 @@ def _checked(options: DistillOptions) -> DistillOptions:
 
 
 def _require_teachable(config: FinetuneConfig) -> None:
-    if config.task.is_contrastive:
-        raise InputError(
-            "`task.loss` must be cross_entropy here: the student learns the teacher's outputs. "
-            "Received: contrastive. Leave it out."
-        )
-    for key, (value, why) in _REQUIRED.items():
+    required = {**_REQUIRED, **FINETUNING[config.task.kind].student_settings}
+    for key, (value, why) in required.items():
         if (setting := operator.attrgetter(key)(config)) != value:
             raise InputError(
                 f"`{key}` must be {str(value).lower()} here: {why}. Received: "
@@ -313,7 +309,8 @@ def _task_of_teacher(options: DistillOptions, dataset_task: TaskSettings) -> Any
                 f"{shortened(teacher_value)}, and {shortened(data_value)} in the data."
             )
     changes = {"exit_losses": False} if task.exit_losses else {}
-    return task.replace(**changes, **({"loss": "cross_entropy"} if task.is_contrastive else {}))
+    own = FINETUNING[task.kind].student_settings
+    return task.replace(**changes, **{key.partition(".")[2]: own[key][0] for key in own})
 
 
 def _with_encoder_of(path: str, config: FinetuneConfig) -> TaskModel:

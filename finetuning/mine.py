@@ -57,7 +57,9 @@ class MineOptions(commands.CommandOptions):
         path=True,
     )
     margin: Annotated[float, between("[0, 1)")] = commands.option(
-        "with --model: 0.05 leaves out candidates above 95 % of the second text's cosine", 0.05
+        "with --model: 0.05 leaves out candidates above 95 % of the second text's cosine",
+        0.05,
+        needs="model",
     )
     negatives: Annotated[int, POSITIVE] = commands.option("how many to add to each pair", 5)
     candidates: str | None = commands.option(
@@ -68,7 +70,9 @@ class MineOptions(commands.CommandOptions):
     text_column: tuple[str, ...] = commands.option(
         "the columns of the first and the second text, as for finetuning.train", ()
     )
-    batch_size: Annotated[int, POSITIVE] = commands.option("texts per batch of --model", 32)
+    batch_size: Annotated[int, POSITIVE] = commands.option(
+        "texts per batch of --model", 32, needs="model"
+    )
     dry_run: bool = commands.option("read the texts and load the model only", False)
 
     def __post_init__(self) -> None:

@@ -69,10 +69,13 @@ class EvaluateOptions(commands.CommandOptions):
         "a folder of minimal pairs in BLiMP's format, .jsonl, plain or compressed", "", path=True
     )
     tokenizer: str | None = commands.option(
-        "with --minimal_pairs: the vocabulary, if --run_dir has none", None, path=True
+        "with --minimal_pairs: the vocabulary, if --run_dir has none",
+        None,
+        path=True,
+        needs="minimal_pairs",
     )
     batch_size: Annotated[int, POSITIVE] = commands.option(
-        "with --data: sequences in a batch, over all replicas", 32
+        "with --data: sequences in a batch, over all replicas", 32, needs="data"
     )
     device: str = commands.option("as for pretraining.train", "auto")
     tpu: str | None = commands.option("as for pretraining.train", None)
@@ -86,16 +89,13 @@ class EvaluateOptions(commands.CommandOptions):
         "masking.KEY=value, to compare models trained with different masks; objective.pair=NAME, "
         "the training objective of a converted checkpoint (by default the paper's)",
         (),
+        needs="data",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.data or self.minimal_pairs):
             raise InputError("pass --data, --minimal_pairs or both.")
-        if self.set and not self.data:
-            raise InputError(f"--set requires --data. Received: {self.set[0]!r}.")
-        if self.tokenizer and not self.minimal_pairs:
-            raise InputError(f"--tokenizer requires --minimal_pairs. Received: {self.tokenizer!r}.")
 
 
 def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.strategy) -> None:

@@ -72,7 +72,9 @@ class TpuCheckOptions(commands.CommandOptions):
     table: bool = commands.option(
         "print a table of all presets on all chips, with --batch on each, instead", False
     )
-    presets: str = commands.option("presets of --table, comma-separated", ",".join(PRESETS))
+    presets: str = commands.option(
+        "presets of --table, comma-separated", ",".join(PRESETS), needs="table"
+    )
     json: str = commands.option("also write the figures of each step to this file", "", path=True)
     dry_run: bool = commands.option("print the configuration without compiling", False)
     set: tuple[str, ...] = commands.option(

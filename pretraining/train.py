@@ -61,7 +61,7 @@ class TrainOptions(commands.CommandOptions):
         "a run, converted checkpoint or included model with the initial weights", None, path=True
     )
     unfinished: bool = commands.option(
-        "use the last checkpoint of an --init run that has not ended", False
+        "use the last checkpoint of an --init run that has not ended", False, needs="init"
     )
     heldout: str | None = commands.option(
         "held-out records for `evaluation.every` and `loop.export=best`", None, path=True
@@ -82,11 +82,6 @@ class TrainOptions(commands.CommandOptions):
     set: tuple[str, ...] = commands.option(
         "key=value of the experiment, such as loop.steps=500", ()
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.unfinished and not self.init:
-            raise InputError("--unfinished requires --init: pass the run to start from.")
 
 
 def main(

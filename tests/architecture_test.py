@@ -218,7 +218,6 @@ KNOW_KINDS = (
     "finetuning.kinds.registry",
     "finetuning.kinds.baselines",
     "finetuning.kinds.cards",
-    "finetuning.kinds.distillation_losses",
     "finetuning.datasets",
     "pretraining.experiments",  # a group of its sweeps has the name of a kind
 )

@@ -1,4 +1,4 @@
-"""The fine-tuning tasks by name."""
+"""The datasets by name, as --task names them."""
 
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
@@ -20,7 +20,7 @@ from finetuning.datasets.text_classification import TextClassification
 from finetuning.datasets.text_regression import TextRegression
 from finetuning.datasets.tokens.token_classification import TokenClassification
 
-# The tasks whose files are the user's own.
+# The datasets whose files are the user's own.
 OWN: dict[str, Dataset] = {
     "text_classification": TextClassification(),
     "text_regression": TextRegression(),
@@ -39,15 +39,15 @@ DATASETS: dict[str, Dataset] = {
     "pair_classification": PairClassification(),
     **OWN,
 }
-# The tasks with a training part.
-TRAINED = {name: task for name, task in DATASETS.items() if not task.trained_on}
+# The datasets with a training part.
+TRAINED = {name: data for name, data in DATASETS.items() if not data.trained_on}
 
 
 def trained_dataset(name: str, flag: str) -> Dataset:
-    """Return the task `name` of `flag`, such as "--task".
+    """Return the dataset `name` of `flag`, such as "--task".
 
     Raises:
-      InputError: the name is unknown, or the task has no training part.
+      InputError: the name is unknown, or the dataset has no training part.
     """
     if name in DATASETS and (other := DATASETS[name].trained_on):
         raise InputError(

@@ -69,7 +69,7 @@ class Reading(Bounded):
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """The location of a task's examples: files in their original layout, or TFDS.
+    """The location of a dataset's examples: files in their original layout, or TFDS.
 
     Attributes:
       data_dir: the folder of the files; with `tfds`, the folder of TFDS's datasets (None: its
@@ -104,7 +104,7 @@ def source_of(data_dir: str | None, tfds: bool, reading: Reading = Reading()) ->
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """A task's examples.
+    """The examples of a dataset.
 
     Attributes:
       task: the `task` section of the config, which depends on the data.

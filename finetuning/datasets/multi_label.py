@@ -109,7 +109,7 @@ class MultiLabel(Dataset):
 
     def read_part(self, source: Source, part: str, task: MultiLabelSettings) -> list[TextExample]:
         """Read the examples of the file named `part`."""
-        require_section("multi_label", task, kind="multi_label")
+        require_section("multi_label", task, kind=self.kind)
         columns = source.reading.text_column or (PAIR if task.pair else ("text",))
         table = open_part(source, part, to_predict=True)
         return _examples(_rows(source, table, columns, allow_empty=True), task)

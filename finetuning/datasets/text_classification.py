@@ -74,7 +74,7 @@ class TextClassification(Dataset):
 
     def read_part(self, source: Source, part: str, task: ClassifierSettings) -> list[TextExample]:
         """Read the examples of the file named `part`."""
-        require_section("text_classification", task, kind="classifier")
+        require_section("text_classification", task, kind=self.kind)
         return _examples(rows_to_predict(source, part, task.pair), task)
 
 

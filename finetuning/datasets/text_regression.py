@@ -57,7 +57,7 @@ class TextRegression(Dataset):
 
     def read_part(self, source: Source, part: str, task: RegressorSettings) -> list[TextExample]:
         """Read the examples of the file named `part`."""
-        require_section("text_regression", task, kind="regressor")
+        require_section("text_regression", task, kind=self.kind)
         return _examples(rows_to_predict(source, part, task.pair))
 
     def number(self, prediction: Prediction) -> float:

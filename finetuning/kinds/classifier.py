@@ -27,7 +27,10 @@ class Classifier(TextKind[ClassifierSettings]):
     has_baseline = True
     kind = KINDS["classifier"]
     has_class_weights = True
-    has_temperature = True
+    has_one_answer = has_temperature = True
+    student_settings: Mapping[str, tuple[Any, str]] = {
+        "task.loss": ("cross_entropy", "the student learns the teacher's outputs")
+    }
     few_labels = {
         "task.pooling": "mean",
         "task.loss": "contrastive",

@@ -38,8 +38,10 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
       counted: the settings that `with_counts` sets.
       student_losses: the values of `finetuning.distill --loss`, the default first. Empty: no
         student can be trained on the outputs of a teacher.
+      student_settings: the settings of its section that a student has, as `task.key: (value, why)`.
       takes_texts: True if a student may also learn from a file of texts without labels.
       has_depths: True if `outputs_of` gives the outputs of its export for the texts of an example.
+      has_one_answer: True if equal texts with different labels contradict each other.
       has_temperature: True if it has the setting `logit_temperature`; its loss is a log loss.
       few_labels: the settings of --recipe=few_labels as `key: value`; empty if there is none.
       has_baseline: True if `baseline` is a linear model on features of the words.
@@ -54,8 +56,10 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     table_columns: ClassVar[tuple[str, ...]] = ()
     counted: ClassVar[Sequence[str]] = ()
     student_losses: ClassVar[Sequence[str]] = ()
+    student_settings: ClassVar[Mapping[str, tuple[Any, str]]] = {}
     takes_texts: ClassVar[bool] = True
     has_depths: ClassVar[bool] = False
+    has_one_answer: ClassVar[bool] = False
     has_temperature: ClassVar[bool] = False
     few_labels: ClassVar[Mapping[str, Any]] = {}
     has_baseline: ClassVar[bool] = False

@@ -106,7 +106,7 @@ class MultiLabel(TextKind[MultiLabelSettings]):
     has_baseline = True
     kind = KINDS["multi_label"]
     thresholds = LabelThresholds()
-    has_temperature = True
+    has_one_answer = has_temperature = True
     label_keys = ("labels", "label")
     empty_remedy = " Rare labels also need lower thresholds: training.threshold_share=0.1."
 

@@ -20,7 +20,7 @@ class MultipleChoice(FinetuningKind[MultipleChoiceSettings]):
 
     kind = KINDS["multiple_choice"]
     hub_task = "multiple-choice"
-    has_temperature = True
+    has_one_answer = has_temperature = True
 
     def expected_line(self, task: MultipleChoiceSettings) -> str:
         """Return a description of a valid line."""

@@ -146,8 +146,7 @@ class Finetuner:
             return
         if load_tokenizer(run.path).fingerprint != self.tokenizer.fingerprint:
             raise InputError(
-                f"--run_dir={run.path} was begun with another vocabulary, as before an update of "
-                "an included model. Name another folder."
+                f"--run_dir={run.path} was begun with another vocabulary. Name another folder."
             )
 
     def _deciding_metric(self, config: FinetuneConfig) -> str:

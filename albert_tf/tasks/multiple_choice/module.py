@@ -148,7 +148,7 @@ def _by_unit(values: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
 
 
 def fill_blanks(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
-    """Apply `tasks.multiple_choice.fill_blanks` to strings [B] and [B, N]: string [B N].
+    """Apply `tasks.multiple_choice.features.fill_blanks` to strings [B] and [B, N]: string [B N].
 
     Raises:
       InvalidArgumentError: more than `_MAX_FILLED_BYTES` bytes would be filled into a question.

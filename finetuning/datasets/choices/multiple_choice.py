@@ -58,7 +58,7 @@ class MultipleChoiceTable(ChoiceDataset):
         self, source: Source, part: str, task: MultipleChoiceSettings
     ) -> list[ChoiceExample]:
         """Read the examples of the file named `part`."""
-        require_section("multiple_choice", task, kind="multiple_choice")
+        require_section("multiple_choice", task, kind=self.kind)
         return list(_examples(source, part, to_predict=True))
 
 

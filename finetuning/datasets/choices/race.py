@@ -64,7 +64,7 @@ class RaceTask(ChoiceDataset):
         self, source: Source, part: str, task: MultipleChoiceSettings
     ) -> list[ChoiceExample]:
         """Read the examples of a part, such as test or test_high."""
-        require_section("RACE", task, kind="multiple_choice")
+        require_section("RACE", task, kind=self.kind)
         return self._read(source, part, allow_empty=True)
 
     def _read(self, source: Source, part: str, allow_empty: bool = False) -> list[ChoiceExample]:

@@ -35,7 +35,7 @@ class Swag(ChoiceDataset):
         self, source: Source, part: str, task: MultipleChoiceSettings
     ) -> list[ChoiceExample]:
         """Read the examples of a part, such as test."""
-        require_section("SWAG", task, kind="multiple_choice")
+        require_section("SWAG", task, kind=self.kind)
         return _read(source, part, to_predict=True)
 
 

@@ -53,7 +53,7 @@ class EmbeddingData(Dataset):
 
     def read_part(self, source: Source, part: str, task: TaskSettings) -> Sequence[TextExample]:
         """Read the examples of a part; of the training part as they are trained on."""
-        require_section(self.name, task, kind="embedding")
+        require_section(self.name, task, kind=self.kind)
         examples = self.examples(source, part)
         are_texts = all(example.second is None for example in examples)
         return examples if part == "train" or are_texts else self.measured(examples)

@@ -75,7 +75,7 @@ class SquadTask(Dataset):
     def read_part(self, source: Source, part: str, task: TaskSettings) -> list[SpanExample]:
         """Read the examples of a part, such as dev."""
         name = f"SQuAD {self.version}"
-        require_section(name, task, kind="span", answerable=self._answerable)
+        require_section(name, task, kind=self.kind, answerable=self._answerable)
         location, examples = read_part(source, part, self.version, allow_empty=True)
         require_version(location, examples, self.version)
         return examples

@@ -66,7 +66,7 @@ class TokenClassification(Dataset):
 
     def read_part(self, source: Source, part: str, task: TokenSettings) -> list[TokenExample]:
         """Read the examples of the file named `part`."""
-        require_section("token_classification", task, kind="token_classifier")
+        require_section("token_classification", task, kind=self.kind)
         return self._part(source, part, task, allow_empty=True)
 
     def score(
