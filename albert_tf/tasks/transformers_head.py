@@ -1,5 +1,6 @@
 """What Hugging Face's transformers has for a kind of task: a class, and labels in its config."""
 
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeAlias
 
@@ -23,6 +24,8 @@ class TransformersHead(Generic[SettingsT]):
       per_label: settings with a value for each label.
       has_pooler: True if the class has a pooler.
       open_settings: settings that a folder made elsewhere does not state and a user may set.
+      config_keys: keys of config.json that state the kind, where `problem_type` and the number of
+        labels are those of another kind too.
     """
 
     def __init__(
@@ -35,11 +38,12 @@ class TransformersHead(Generic[SettingsT]):
         per_label: Sequence[str] = (),
         has_pooler: bool = True,
         open_settings: Sequence[str] = ("seq_length",),
+        config_keys: Mapping[str, Any] = types.MappingProxyType({}),
     ) -> None:
         self.architecture, self.problem_type = architecture, problem_type
         self.label_counts, self.has_pooler = label_counts, has_pooler
         self.layer, self.our_layer, self.per_label = layer, our_layer, per_label
-        self.open_settings = open_settings
+        self.open_settings, self.config_keys = open_settings, config_keys
 
     def is_in(self, folder: str) -> bool:
         """Return True if a folder whose config.json names the class holds a model of the kind."""

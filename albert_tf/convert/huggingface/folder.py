@@ -61,6 +61,8 @@ _INERT = {
     "pad_token_id",
     "problem_type",
     "return_dict",
+    "sbert_ce_default_activation_function",
+    "sentence_transformers",
     "sep_token_id",
     "task_specific_params",
     "tf_legacy_loss",

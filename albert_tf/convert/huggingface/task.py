@@ -66,7 +66,7 @@ def to_json(task: TaskSettings) -> dict[str, Any]:
         values |= _labels_to_json(head.labels(task))
     if head.problem_type:
         values["problem_type"] = head.problem_type
-    return values
+    return {**values, **head.config_keys}
 
 
 def _labels_to_json(labels: tuple[str, ...]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def read(
     labels = _labels(values, source) if has_labels else ()
     kind = of_class[0]
     if CLASSES[kind].problem_type:
-        kind = _kind_of_problem(of_class, values.get("problem_type"), labels, source)
+        kind = _kind_of_problem(of_class, values, labels, source)
     stated = {"dropout": values.get("classifier_dropout_prob", 0.1)}
     if has_labels:
         stated |= _settings_of_labels(CLASSES[kind], labels, source)
@@ -171,16 +171,22 @@ def in_our_order(
 
 
 def _kind_of_problem(
-    kinds: list[str], problem_type: str | None, labels: tuple[str, ...], source: str
+    kinds: list[str], values: Mapping[str, Any], labels: tuple[str, ...], source: str
 ) -> str:
-    """Return which of the kinds of one class the `problem_type` and the labels mean."""
+    """Return which of the kinds of one class the `problem_type`, labels and keys mean."""
+    problem_type = values.get("problem_type")
     if problem_type is None:  # the rule that transformers applies in training
         problem_type = "regression" if len(labels) == 1 else "single_label_classification"
-    for kind in kinds:
-        head = CLASSES[kind]
-        if head.problem_type == problem_type and len(labels) in head.label_counts:
-            return kind
-    *possible, last = (
+    heads = {
+        kind: CLASSES[kind]
+        for kind in kinds
+        if CLASSES[kind].problem_type == problem_type and len(labels) in CLASSES[kind].label_counts
+    }
+    for has_keys in (True, False):  # a kind that keys of its own state comes first
+        for kind, head in heads.items():
+            if bool(head.config_keys) == has_keys and head.config_keys.keys() <= values.keys():
+                return kind
+    *possible, last = dict.fromkeys(
         f"{CLASSES[kind].problem_type} with {_shown(CLASSES[kind].label_counts)}" for kind in kinds
     )
     raise InputError(

@@ -41,9 +41,13 @@ class Ranking(Kind[RankingSettings]):
     transformers = _Head(
         "AlbertForSequenceClassification",
         "classifier",
-        "single_label_classification",
+        "regression",
         range(1, 2),
         open_settings=("seq_length", "num_candidates", "loss"),
+        # Scores as they are, without the sigmoid that is their default.
+        config_keys={
+            "sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}
+        },
     )
 
     def featurize(

@@ -109,7 +109,8 @@ def test_the_keys_that_transformers_reads(save, tmp_path):
     values = huggingface_task.to_json(SETTINGS["regressor"])
     assert (values["problem_type"], values["id2label"]) == ("regression", {"0": "LABEL_0"})
     values = huggingface_task.to_json(SETTINGS["ranking"])
-    assert values["problem_type"] == "single_label_classification"
+    assert values["problem_type"] == "regression"  # transformers needs two labels for others
+    assert values["sentence_transformers"]["activation_fn"].endswith(".Identity")
     assert values["id2label"] == {"0": "LABEL_0"}
     values = huggingface_task.to_json(SETTINGS["span"])
     assert values["architectures"] == ["AlbertForQuestionAnswering"] and "id2label" not in values
@@ -269,7 +270,7 @@ class TestFoldersOfOthers:
             ),
             (
                 {"problem_type": "regression"},
-                "must be single_.* regression with 1 label or single_.*; .*'regression' with 3",
+                "must be single_.* or regression with 1 label; .*'regression' with 3",
             ),
             (
                 {"architectures": ["AlbertForQuestionAnswering"]},

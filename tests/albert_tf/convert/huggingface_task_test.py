@@ -208,7 +208,7 @@ def test_theirs_answers_here(size, tokenizer, torch_python, tmp_path):  # noqa: 
         ),
         "ranking": (
             "AlbertForSequenceClassification",
-            {"num_labels": 1, "problem_type": "single_label_classification"},
+            {"num_labels": 1, "sentence_transformers": {"version": "6.2.0"}},
         ),
     }
     tasks = SETTINGS | {"regressor": RegressorSettings()}

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from albert_tf.convert.__main__ import ConvertOptions, main
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.predictor import task_of
+from albert_tf.tasks.ranking.model import RankingSettings
 from tests.finetuning.untrained import leave_run, leave_weights
 
 TEXTS = ["an apple", "a saw and a file, which are tools", "plum"]
@@ -126,15 +128,38 @@ print(json.dumps(vectors))
 """
 
 
-@pytest.mark.slow
-def test_the_package_gives_the_same(folder: pathlib.Path):
-    """In a process of its own: TensorFlow and torch's triton crash in one."""
+RANKING_PROGRAM = """
+import json, sys
+from sentence_transformers import CrossEncoder
+model, texts = CrossEncoder(sys.argv[1]), json.loads(sys.argv[2])
+print(json.dumps(model.predict([(texts[0], text) for text in texts]).tolist()))
+"""
+
+
+def answer_of(program: str, folder: pathlib.Path) -> Any:
+    """What a program of theirs prints, in a process: TensorFlow and torch's triton crash in one."""
     pytest.importorskip("transformers")
     if importlib.util.find_spec("sentence_transformers") is None:
         pytest.skip("sentence_transformers is absent: requirements-slow.txt")
-    command = [sys.executable, "-P", "-c", PROGRAM, str(folder), json.dumps(TEXTS)]
+    command = [sys.executable, "-P", "-c", program, str(folder), json.dumps(TEXTS)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
-    texts, queries = json.loads(answer.stdout.splitlines()[-1])
+    return json.loads(answer.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_the_package_gives_the_same(folder: pathlib.Path):
+    texts, queries = answer_of(PROGRAM, folder)
     ours = albert_tf.load_embedder(str(folder.parent / "run"))
     np.testing.assert_allclose(texts, ours(TEXTS), atol=1e-5)
     np.testing.assert_allclose(queries, ours.encode_query(TEXTS), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_its_cross_encoder_gives_the_scores_of_a_ranker(pretrained: str, tmp_path: pathlib.Path):
+    path = leave_run(pretrained, tmp_path / "run", "ranking", RankingSettings(seq_length=32))
+    leave_weights(path, seed=5)
+    main(ConvertOptions(path, f"huggingface:{tmp_path / 'theirs'}"))
+    scores = albert_tf.load_ranker(path)(TEXTS[0], TEXTS)
+    assert np.ptp(scores) > 1e-3
+    np.testing.assert_allclose(answer_of(RANKING_PROGRAM, tmp_path / "theirs"), scores, atol=1e-5)
+    assert task_of(str(back(tmp_path / "theirs"))).kind == "ranking"
