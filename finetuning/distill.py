@@ -14,8 +14,8 @@ by a tab.
 The student is trained on the teacher's outputs, with the cross-entropy at --temperature, multiplied
 by the square of the temperature, or with the mean squared error of the logits. A regressor is
 always trained with the squared error. The thresholds of a multi-label classifier are the teacher's.
-For --task=ranking, the student learns the order of each query's candidates: the distribution over
-them that the softmax of the teacher's scores is, or with mse the differences between the scores.
+For --task=ranking, the losses compare the scores of each query's candidates: the cross-entropy of
+their softmax or, with mse, the squared differences between the margins of two candidates.
 
 OUTPUT/student is an ordinary run. OUTPUT/control is the same student without a teacher: it is
 trained on the labels for the same number of steps. With --student_layers, the student starts from

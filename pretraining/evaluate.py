@@ -33,9 +33,9 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import load_pretrainer, require_heads
 from albert_tf.runtime import commands, devices, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.programs import num_cores
 from albert_tf.runtime.report_text import percent_with_error
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer, tokenizer_of_model

@@ -22,8 +22,8 @@ from albert_tf.models.head import HEADS
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import commands, devices, settings
 from albert_tf.runtime.bounds import one_of
+from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.runtime.programs import num_cores
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.progress import printing_if
 from data.pipeline.batches import Mixture, Records

@@ -17,8 +17,8 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.programs import num_cores
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")

@@ -1,4 +1,4 @@
-"""The places of the programs `data`, `pretraining` and `finetuning`, how they start, and cores.
+"""The places of the programs `data`, `pretraining` and `finetuning`, and how users start them.
 
 In a checkout they lie beside `albert_tf`. A wheel holds them in `albert_tf/_programs`, so that an
 installed package never hides a user's own module `data`; the command `albert-tf` puts that folder
@@ -88,11 +88,6 @@ def shown(text: str) -> str:
 def process(module: str, *flags: str) -> list[str]:
     """Return the arguments of a process that runs a command of this project."""
     return [sys.executable, "-m", "albert_tf", module, *flags]
-
-
-def num_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Portable:

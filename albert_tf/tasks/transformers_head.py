@@ -1,6 +1,5 @@
 """What Hugging Face's transformers has for a kind of task: a class, and labels in its config."""
 
-import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeAlias
 
@@ -38,12 +37,12 @@ class TransformersHead(Generic[SettingsT]):
         per_label: Sequence[str] = (),
         has_pooler: bool = True,
         open_settings: Sequence[str] = ("seq_length",),
-        config_keys: Mapping[str, Any] = types.MappingProxyType({}),
+        config_keys: Mapping[str, Any] | None = None,
     ) -> None:
         self.architecture, self.problem_type = architecture, problem_type
         self.label_counts, self.has_pooler = label_counts, has_pooler
         self.layer, self.our_layer, self.per_label = layer, our_layer, per_label
-        self.open_settings, self.config_keys = open_settings, config_keys
+        self.open_settings, self.config_keys = open_settings, config_keys or {}
 
     def is_in(self, folder: str) -> bool:
         """Return True if a folder whose config.json names the class holds a model of the kind."""

@@ -19,8 +19,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
 from typing import Any, TypeVar
 
+from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import MachineError
-from albert_tf.runtime.programs import num_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

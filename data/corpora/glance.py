@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf.models.config import AlbertConfig, param_counts
-from albert_tf.runtime.programs import num_cores
+from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.report_text import markdown_table
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.corpora.corpus import Document, digest_of

@@ -177,15 +177,15 @@ def _kind_of_problem(
     problem_type = values.get("problem_type")
     if problem_type is None:  # the rule that transformers applies in training
         problem_type = "regression" if len(labels) == 1 else "single_label_classification"
-    heads = {
-        kind: CLASSES[kind]
+    found = [
+        kind
         for kind in kinds
-        if CLASSES[kind].problem_type == problem_type and len(labels) in CLASSES[kind].label_counts
-    }
-    for has_keys in (True, False):  # a kind that keys of its own state comes first
-        for kind, head in heads.items():
-            if bool(head.config_keys) == has_keys and head.config_keys.keys() <= values.keys():
-                return kind
+        if CLASSES[kind].problem_type == problem_type
+        and len(labels) in CLASSES[kind].label_counts
+        and CLASSES[kind].config_keys.keys() <= values.keys()
+    ]
+    if found:  # of two, the one that a key of its own states
+        return max(found, key=lambda kind: len(CLASSES[kind].config_keys))
     *possible, last = dict.fromkeys(
         f"{CLASSES[kind].problem_type} with {_shown(CLASSES[kind].label_counts)}" for kind in kinds
     )

@@ -16,7 +16,7 @@ from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, requi
 from finetuning.datasets.embeddings import beir
 from finetuning.datasets.embeddings.pair_tables import GLUE_PAIR, LIST, examples_of, is_optional
 from finetuning.datasets.embeddings.teacher_vectors import with_vectors
-from finetuning.datasets.scores import metrics, ranking_metrics
+from finetuning.datasets.scores import metrics, pair_metrics, ranking_metrics
 from finetuning.datasets.selection import Connected, limited, with_dev
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import PART_ENDS, open_table
@@ -146,7 +146,7 @@ class Similarity(EmbeddingData):
 class PairClassification(Similarity):
     """The same with pairs of the scores 0 and 1 as dev part: other texts, or texts that belong."""
 
-    metrics = ranking_metrics.OF_PAIRS
+    metrics = pair_metrics.METRICS
     name = "pair_classification"
 
     def measured(self, examples: Sequence[TextExample]) -> Sequence[TextExample]:
@@ -168,7 +168,7 @@ class PairClassification(Similarity):
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
         """Return the metrics of the cosines."""
         labels = np.array(metrics.answers_of(examples))
-        return ranking_metrics.score_pairs(
+        return pair_metrics.score_pairs(
             labels, np.array([prediction["score"] for prediction in predictions])
         )
 

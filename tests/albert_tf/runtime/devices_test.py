@@ -278,7 +278,7 @@ THREADS = """
 import os, sys
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))} if sys.argv[1] == "one" else set(range(99)))
 from albert_tf.runtime import devices
-from albert_tf.runtime.programs import num_cores
+from albert_tf.runtime.cores import num_cores
 import tensorflow as tf
 before = devices.num_parallel_parts(tf.distribute.get_strategy())
 devices.divide_cores(sys.argv[2], num_cores())

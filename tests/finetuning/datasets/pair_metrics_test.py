@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
-from finetuning.datasets.scores.ranking_metrics import OF_PAIRS, score_pairs
+from finetuning.datasets.scores.pair_metrics import METRICS, score_pairs
 
 
 def test_by_hand():
@@ -40,9 +40,9 @@ def test_generated_pairs(seed, digits):
 @pytest.mark.parametrize(("labels", "scores"), [([1, 0], [0.5, 0.5]), ([1], [0.3])])
 def test_no_threshold_separates_equal_scores(labels, scores):
     found = score_pairs(np.array(labels), np.array(scores))
-    assert [found[name] for name in OF_PAIRS] == [sum(labels) / len(labels), 0, 0]
+    assert [found[name] for name in METRICS] == [sum(labels) / len(labels), 0, 0]
 
 
 def test_pairs_without_a_positive():
     found = score_pairs(np.array([0, 0]), np.array([0.2, 0.4]))
-    assert [found[name] for name in OF_PAIRS] == [0, 0, 0.5]
+    assert [found[name] for name in METRICS] == [0, 0, 0.5]
