@@ -27,12 +27,13 @@ all three. The sequence length is the teacher's, unless --set task.seq_length ov
 import dataclasses
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import tf_keras
 
 from albert_tf.models.checkpoints import weights_fingerprint
+from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.runtime import commands, devices
 from albert_tf.runtime.bounds import POSITIVE, one_of
@@ -46,7 +47,7 @@ from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets import DATASETS, OWN, TRAINED, reading_of, trained_dataset
 from finetuning.datasets.dataset import Data, Dataset, source_of
-from finetuning.kinds.kind import FinetuningKind
+from finetuning.kinds.kind import CROSS_ENTROPY, FinetuningKind
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import comparison
 from finetuning.training import teacher
@@ -55,7 +56,16 @@ from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
-LOSSES = ("cross_entropy", "mse")
+
+def _tasks(has: Callable[[FinetuningKind], bool]) -> list[str]:
+    """Return the tasks whose kinds have something."""
+    return [task for task, dataset in TRAINED.items() if has(FINETUNING[dataset.kind])]
+
+
+LOSSES = {
+    loss: {"task": _tasks(lambda kind, loss=loss: loss in kind.student_losses)}
+    for loss in dict.fromkeys(loss for kind in FINETUNING.values() for loss in kind.student_losses)
+}
 # A setting -> the student's only value, and why.
 _REQUIRED = {
     "task.long_texts": ("cut", "the teacher provides an output for each text, not for its windows"),
@@ -86,15 +96,22 @@ class DistillOptions(commands.CommandOptions):
         "accept a run that has not ended and use its last checkpoint", False
     )
     texts: str | None = commands.option(
-        "unlabeled texts to add to the training texts: a table, or a text per line", None, path=True
+        "unlabeled texts to add to the training texts: a table, or a text per line",
+        None,
+        path=True,
+        only_for={"task": _tasks(lambda kind: kind.takes_texts)},
     )
     loss: Annotated[str | None, one_of(*LOSSES)] = commands.option(
-        "cross_entropy or mse; default: the first that the task has", None
+        f"{' or '.join(LOSSES)}; default: the first that the task has",
+        None,
+        values_only_for=LOSSES,
     )
     temperature: Annotated[float, POSITIVE] = commands.option(
-        "the temperature of teacher and student", 2.0, only_for={"loss": LOSSES[:1]}
+        "the temperature of teacher and student", 2.0, only_for={"loss": (CROSS_ENTROPY,)}
     )
-    device: str = commands.option("auto, cpu, gpu or tpu", "auto")
+    device: Annotated[str, one_of("auto", "cpu", "gpu", "tpu")] = commands.option(
+        "auto, cpu, gpu or tpu: one process, and all of its devices", "auto"
+    )
     tpu: str | None = commands.option("the TPU: its name, its grpc:// address, or local", None)
     dry_run: bool = commands.option("read all data and check the options, but train nothing", False)
     set: tuple[str, ...] = commands.option(
@@ -148,8 +165,8 @@ class _Distillation:
             options.student or options.teacher, None, None, unfinished=True
         )
         if options.student_layers:
-            config = _fewer_layers(self.start, options.student_layers)
-            self.start = dataclasses.replace(self.start, config=config)
+            shallow = _fewer_layers(self.start, options.student_layers)
+            self.start = dataclasses.replace(self.start, config=shallow)
         self.identity = teacher.identity_of(options.teacher, self.texts())
         data = dataclasses.replace(self.data, task=teaching)  # with the teacher's sequence length
         config = resolve(self.start, data, {}, options.set, options.device)
@@ -236,33 +253,19 @@ class _Distillation:
         return concatenate([kind.taught_features(*chunk, *values) for chunk in chunks])
 
     def _loss(self, task: TaskSettings) -> tf_keras.losses.Loss:
-        is_soft = self.options.loss == "cross_entropy"
-        return self._kind.taught_loss(task, is_soft, self.options.temperature)
+        assert self.options.loss, "a kind that can be taught has one"
+        return self._kind.taught_loss(task, self.options.loss, self.options.temperature)
 
 
 def _checked(options: DistillOptions) -> DistillOptions:
     """Return the options with the loss, after the checks that need no data."""
-    losses = FINETUNING[trained_dataset(options.task, "--task").kind].student_losses
-    if losses and options.loss not in (None, *losses):
-        raise InputError(
-            f"--loss must be {' or '.join(losses)} for --task={options.task}. Received: "
-            f"{options.loss}."
-        )
-    if options.texts and not FINETUNING[DATASETS[options.task].kind].takes_texts:
-        raise InputError(
-            f"--texts must not be set for --task={options.task}, whose examples are not single "
-            f"texts. Received: {options.texts!r}. Leave it out."
-        )
-    options = dataclasses.replace(options, loss=options.loss or (losses or LOSSES)[0])
+    kind = FINETUNING[trained_dataset(options.task, "--task").kind]
+    default = next(iter(kind.student_losses), None)
+    options = dataclasses.replace(options, loss=options.loss or default)
     if (options.student is None) == (options.student_layers is None):
         raise InputError(
             "pass either --student or --student_layers. Received: "
             f"{options.student!r}, {options.student_layers!r}."
-        )
-    if options.device == "multi_worker":
-        raise InputError(
-            "--device=multi_worker: distillation runs in one process, on all of its devices. Pass "
-            "auto, cpu, gpu or tpu."
         )
     return options
 
@@ -277,7 +280,7 @@ def _require_teachable(config: FinetuneConfig) -> None:
             )
 
 
-def _task_of_teacher(options: DistillOptions, dataset_task: TaskSettings) -> Any:
+def _task_of_teacher(options: DistillOptions, dataset_task: TaskSettings) -> TaskSettings:
     """Return the teacher's `task` section, without losses that are not distilled.
 
     Raises:
@@ -302,7 +305,7 @@ def _task_of_teacher(options: DistillOptions, dataset_task: TaskSettings) -> Any
             f"--teacher={options.teacher} must be a run of --task={options.task}. Received: a run "
             f"of {name!r}."
         )
-    for key in ("kind", "pair", *(task.HEAD if "labels" in task.HEAD else ())):
+    for key in ("kind", "pair", *(task.HEAD if task.has_labels() else ())):
         if (teacher_value := getattr(task, key)) != (data_value := getattr(dataset_task, key)):
             raise InputError(
                 f"--teacher={options.teacher} must have the same {key} as --data_dir. Received: "
@@ -319,7 +322,7 @@ def _with_encoder_of(path: str, config: FinetuneConfig) -> TaskModel:
     return KINDS[config.task.kind].model(encoder, config.task).create_weights()
 
 
-def _fewer_layers(start: StartingPoint, layers: int) -> Any:
+def _fewer_layers(start: StartingPoint, layers: int) -> AlbertConfig:
     config = start.config
     if not 1 <= layers < config.num_layers or config.sharing != "all" or config.num_groups != 1:
         raise InputError(

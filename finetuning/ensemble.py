@@ -159,7 +159,7 @@ class _Members:
         self._kind = KINDS[task.kind]
         self._thresholds = FINETUNING[task.kind].thresholds
         self._features: Any = None
-        self._features_task: Any = None
+        self._features_task: TaskSettings | None = None
 
     def outputs(self, examples: Sequence[Any], name: str) -> list[_Output]:
         """Return each member's outputs for the examples; `name` is shown in notes and progress."""

@@ -146,7 +146,7 @@ def _say_written(options: PredictOptions, count: int, replaces: bool) -> None:
         print(f"{options.output}: {count:,} predictions of {options.run_dir}{note}")
 
 
-def _with_thresholds(task: TaskSettings, options: PredictOptions) -> Any:
+def _with_thresholds(task: TaskSettings, options: PredictOptions) -> TaskSettings:
     """Return the task section with the thresholds that the options set."""
     kind = FINETUNING[task.kind]
     for flag, thresholds in THRESHOLDS.items():

@@ -26,7 +26,6 @@ import tensorflow as tf
 
 from albert_tf.runtime import commands, devices
 from albert_tf.runtime.bounds import POSITIVE, one_of
-from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
@@ -48,6 +47,9 @@ from finetuning.training.starting_point import StartingPoint, resolve
 def _only_for(name: str) -> dict[str, list[str]]:
     """Return where an option about files applies: to the datasets that have it."""
     return {"task": [task for task, dataset in DATASETS.items() if name in dataset.options]}
+
+
+_WITH_FEW_LABELS = [task for task, data in TRAINED.items() if FINETUNING[data.kind].few_labels]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +74,7 @@ class FinetuneOptions(commands.CommandOptions):
         "given)",
         (),
         only_for=_only_for("label_column"),
+        repeated_only_for=_only_for("label_columns"),
     )
     label_separator: str = commands.option(
         "the separator of the labels in a cell of your own table",
@@ -111,11 +114,16 @@ class FinetuneOptions(commands.CommandOptions):
         "paper; few_labels for a classifier with a handful of texts for each label, which starts "
         "best from an embedder; or none for the project's defaults",
         "paper",
+        values_only_for={"few_labels": {"task": _WITH_FEW_LABELS}},
     )
     seeds: Annotated[int, POSITIVE] = commands.option(
         "the number of runs; their seeds are `seed`, `seed` + 1, ...", 1
     )
-    device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
+    device: str = commands.option(
+        "auto, cpu, gpu, tpu or multi_worker",
+        "auto",
+        values_only_for={"multi_worker": {"runtime": ("tensorflow",)}},
+    )
     tpu: str | None = commands.option(
         "the TPU: its name, its grpc:// address, or local",
         None,
@@ -180,11 +188,6 @@ def set_up_devices(
     """
     if options.runtime == "tensorflow":
         return keras_fit, devices.strategy(options.device, options.tpu)
-    if options.device == "multi_worker":
-        raise InputError(
-            "--runtime=pjrt fine-tunes on one device. Received: --device=multi_worker. Pass "
-            "another device, or --runtime=tensorflow."
-        )
     found = JaxDevices(options.device)
     if len(found.devices) > 1:
         print(f"note: fine-tuning uses one of {len(found.devices)} devices", flush=True)
@@ -196,11 +199,6 @@ def set_up_devices(
 
 def _reading(options: FinetuneOptions) -> Reading:
     labels = options.label_column
-    if len(labels) > 1 and "label_columns" not in DATASETS[options.task].options:
-        raise InputError(
-            f"--label_column must be given once for --task={options.task}. Received: "
-            f"{', '.join(labels)}. Give it once, or pass --task=multi_label."
-        )
     is_single = len(labels) == 1
     return Reading(
         options.text_column,
@@ -219,13 +217,8 @@ def recipe_of(dataset: Dataset, options: FinetuneOptions) -> dict[str, Any]:
 
     The warm-up is a fraction of the steps, so that it fits any number of them.
     """
-    recipe = dict(dataset.recipe) if options.recipe == "paper" else {}
-    if options.recipe == "few_labels" and not (recipe := dict(FINETUNING[dataset.kind].few_labels)):
-        kinds = [name for name, kind in FINETUNING.items() if kind.few_labels]
-        raise InputError(
-            f"--recipe=few_labels requires a task of kind {' or '.join(kinds)}. Received: "
-            f"--task={options.task}, of kind {dataset.kind!r}."
-        )
+    recipes = {"paper": dataset.recipe, "few_labels": FINETUNING[dataset.kind].few_labels}
+    recipe = dict(recipes.get(options.recipe, {}))
     if "training.warmup_steps" in recipe:
         warmup = recipe.pop("training.warmup_steps")
         recipe["training.warmup_fraction"] = warmup / recipe["training.steps"]

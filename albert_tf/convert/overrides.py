@@ -80,7 +80,7 @@ def with_folded_punctuation(bundle: Bundle) -> Bundle:
     return dataclasses.replace(bundle, tokenizer=folded)
 
 
-def _task(bundle: Bundle, assignments: tuple[str, ...]) -> Any:
+def _task(bundle: Bundle, assignments: tuple[str, ...]) -> TaskSettings | None:
     """Return the `task` section with `assignments` made; they must not change the head."""
     if not assignments:
         return bundle.task

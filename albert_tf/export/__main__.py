@@ -79,11 +79,18 @@ class ExportOptions(commands.CommandOptions):
     format: Annotated[str, one_of(*FORMATS)] = commands.option(
         ", ".join(f"{name} ({writer.about})" for name, writer in FORMATS.items()),
         next(iter(FORMATS)),
+        values_only_for={
+            name: {"kind": [kind for kind, export in EXPORTS.items() if writer.can_write(export)]}
+            for name, writer in FORMATS.items()
+        },
     )
     quantization: Annotated[str, one_of(*_QUANTIZATIONS)] = commands.option(
-        "type of the weights, where none is float32: "
-        + "; ".join(f"{', '.join(writer.quantizations)} for {n}" for n, writer in FORMATS.items()),
+        f"type of the weights, where none is float32: {', '.join(_QUANTIZATIONS)}",
         "none",
+        values_only_for={
+            each: {"format": [n for n, writer in FORMATS.items() if each in writer.quantizations]}
+            for each in _QUANTIZATIONS
+        },
     )
     seq_length: int | None = commands.option(
         "fixed input of one text with this many pieces, for accelerators that need one shape; "
@@ -102,7 +109,7 @@ def main(options: ExportOptions) -> None:
     options = dataclasses.replace(options, run_dir=pretrained.locate(options.run_dir))
     run = RunDir(options.run_dir)
     kind = _kind(options, run.kind())
-    _check(dataclasses.replace(options, kind=kind), kind)
+    options = dataclasses.replace(options, kind=kind)
     run.require_ended("--run_dir", options.unfinished)
     serving.check_name(options.output)
     folder = os.path.join(options.output, str(options.version))
@@ -132,25 +139,6 @@ def main(options: ExportOptions) -> None:
             return
         format.write(built, request, folder)
     print(f"{folder}: {kind} of {run.path}")
-
-
-def _check(options: ExportOptions, kind: str) -> None:
-    """Check that the kind can be exported in the format, with its weights in the given type.
-
-    Raises:
-      InputError: it cannot.
-    """
-    format = FORMATS[options.format]
-    if options.quantization not in (allowed := format.quantizations):
-        raise InputError(
-            f"--quantization must be {' or '.join(allowed)} for --format={options.format}. "
-            f"Received: --quantization={options.quantization}."
-        )
-    if not format.can_write(EXPORTS[kind]):
-        raise InputError(
-            f"--format={options.format} needs a model that takes ids, but --kind={kind} takes "
-            "text: export a SavedModel."
-        )
 
 
 def _kind(options: ExportOptions, task: str | None) -> str:

@@ -3,13 +3,46 @@
 Shapes: B texts, W windows of all texts.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.text.ragged import row_of
 
 MAX_WINDOWS = 4096  # of one text
+
+
+ValuesT = TypeVar("ValuesT", np.ndarray, tf.Tensor)
+
+
+def first_owned(
+    offset: ValuesT,
+    length: ValuesT,
+    end_before: ValuesT,
+    length_before: ValuesT,
+    where: Callable[[ValuesT, ValuesT, ValuesT], ValuesT],
+) -> ValuesT:
+    """Return the first piece that a window owns, for windows that have a window before them.
+
+    A piece counts in the window with the highest min(pieces to the left, pieces to the right) +
+    length / 100, and in the first of equals. The pieces that count in a window form a range,
+    because with every further piece the second of two neighboring windows gains on the first.
+
+    Args:
+      offset: the window's first piece, integers [W].
+      length: its number of pieces.
+      end_before: the end of the window before it.
+      length_before: the number of pieces of that window.
+      where: `np.where` for arrays, `tf.where` for tensors.
+    """
+    shorter = length_before - length  # positive only for a text's last window
+    # Scaled by 100: this window is better for piece p if 100 (p - offset) + length exceeds
+    # 100 (end_before - 1 - p) + length_before.
+    better = offset + (100 * (end_before - 1 - offset) + shorter) // 200 + 1
+    is_never = 100 * (offset + length - end_before) <= shorter
+    return where(is_never, end_before, better)
 
 
 class GraphWindows(NamedTuple):
@@ -93,10 +126,7 @@ def cut_windows(
     offset = number * tf.gather(step, example)
     length = tf.minimum(tf.gather(max_length, example), tf.gather(sizes, example) - offset)
     end = offset + length
-    # The first piece that each window owns: see `tasks.windows.cut_windows`.
-    before_end, shorter = tf.roll(end, 1, 0), tf.roll(length, 1, 0) - length
-    better = offset + (100 * (before_end - 1 - offset) + shorter) // 200 + 1
-    border = tf.where(100 * (end - before_end) <= shorter, before_end, better)
+    border = first_owned(offset, length, tf.roll(end, 1, 0), tf.roll(length, 1, 0), tf.where)
     is_second = number > 0
     owned_from = tf.where(is_second, border, offset)
     owned_to = tf.where(tf.roll(is_second, -1, 0), tf.roll(border, -1, 0), end)

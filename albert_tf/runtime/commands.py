@@ -25,7 +25,7 @@ import signal
 import sys
 import threading
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from absl import flags
@@ -52,6 +52,7 @@ if programs.is_command() and signal.getsignal(signal.SIGINT) is signal.default_i
     signal.signal(signal.SIGINT, _exit_quietly)
 
 T = TypeVar("T")
+Places = Mapping[str, Sequence[str]]  # other options -> the values beside which an option applies
 USAGE_ERROR = 2
 TERMINATED = 128 + signal.SIGTERM
 _DEFINERS: dict[type, Callable] = {
@@ -80,12 +81,24 @@ class CommandOptions(Bounded):
             flag = field.metadata.get("flag", field.name)
             if (needed := field.metadata["needs"]) and not getattr(self, needed):
                 raise InputError(f"--{flag} requires --{needed}. Pass both, or leave it out.")
-            for other, values in field.metadata["only_for"].items():
-                if (given := getattr(self, other)) not in (None, *values):
-                    raise InputError(
-                        f"--{flag} is only for --{other}={', '.join(values)}. Received: "
-                        f"--{other}={given}. Leave it out."
-                    )
+            for what, where, remedy in _rules(field, getattr(self, field.name)):
+                for other, values in where.items():
+                    if (given := getattr(self, other)) not in (None, *values):
+                        raise InputError(
+                            f"{what} is only for --{other}={', '.join(values)}. Received: "
+                            f"--{other}={given}. {remedy}"
+                        )
+
+
+def _rules(field: dataclasses.Field, value: Any) -> Iterator[tuple[str, Places, str]]:
+    """Yield what an option that is set to `value` states: what, where it applies, the remedy."""
+    flag = f"--{field.metadata.get('flag', field.name)}"
+    yield flag, field.metadata["only_for"], "Leave it out."
+    if isinstance(value, tuple):
+        if len(value) > 1:
+            yield f"{flag}, repeated,", field.metadata["repeated_only_for"], "Pass it once."
+    else:
+        yield f"{flag}={value}", field.metadata["values_only_for"].get(value, {}), "Pass another."
 
 
 def option(
@@ -93,7 +106,9 @@ def option(
     default: Any = dataclasses.MISSING,
     flag: str | None = None,
     path: bool = False,
-    only_for: Mapping[str, Sequence[str]] | None = None,
+    only_for: Places | None = None,
+    values_only_for: Mapping[str, Places] | None = None,
+    repeated_only_for: Places | None = None,
     needs: str | None = None,
 ) -> Any:
     """Return a field of an options dataclass; without a default the flag is required.
@@ -105,13 +120,26 @@ def option(
       path: True for a path, with or without a prefix, or several; `paths.expand` applies to it.
       only_for: other options -> the values beside which this one may be set. One that is None,
         since its default depends on the input, is checked when `dataclasses.replace` sets it.
+      values_only_for: values of this option -> as `only_for`, for this value; not the default.
+      repeated_only_for: as `only_for`, for an option that is given more than once.
       needs: an option that must be set with this one.
     """
-    where = [f"--{other}={', '.join(values)}" for other, values in (only_for or {}).items()]
-    help += f"; only for {' and '.join(where)}" if where else ""
-    metadata: dict[str, Any] = {"help": help, "path": path, "only_for": only_for or {}}
-    metadata |= {"needs": needs} | ({"flag": flag} if flag else {})
-    return dataclasses.field(default=default, metadata=metadata)
+    by_value = {
+        value: where for value, where in (values_only_for or {}).items() if value != default
+    }
+    places = {"": only_for, **by_value, "repeated": repeated_only_for}
+    for what, where in places.items():
+        shown = [f"--{other}={', '.join(values)}" for other, values in (where or {}).items()]
+        help += f"; {what} only for {' and '.join(shown)}".replace(";  ", "; ") if shown else ""
+    metadata: dict[str, Any] = {
+        "help": help,
+        "path": path,
+        "only_for": only_for or {},
+        "values_only_for": by_value,
+        "repeated_only_for": repeated_only_for or {},
+        "needs": needs,
+    }
+    return dataclasses.field(default=default, metadata=metadata | ({"flag": flag} if flag else {}))
 
 
 def run(

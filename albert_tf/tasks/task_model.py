@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -46,13 +47,14 @@ class TaskModel(PolicyMixin, tf_keras.Model):
     """
 
     task_class: type[TaskSettings]
+    task: TaskSettings
     head: tf_keras.layers.Layer
     has_batch_loss: bool = False
 
     def __init__(
         self,
         encoder: tf_keras.layers.Layer,
-        task: Any,
+        task: TaskSettings,
         dropout_seed: int = 0,
         accumulation_steps: int = 1,
         kernels: str = "auto",
@@ -98,7 +100,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         values = dict(config)
         frozen = values.pop("frozen")
         encoder = tf_keras.saving.deserialize_keras_object(values.pop("encoder"))
-        task: Any = settings.from_dict(cls.task_class, values.pop("task"))
+        task = settings.from_dict(cls.task_class, values.pop("task"))
         model = cls(encoder, task, **values).create_weights()
         freeze_layers(model, frozen)
         return model
@@ -213,6 +215,17 @@ class TaskModel(PolicyMixin, tf_keras.Model):
     def evaluation_losses(self) -> Any:
         """Return the loss of the outputs outside training."""
         return self.training_losses()
+
+    def mean_loss(self, outputs: Any, targets: Mapping[str, Any]) -> float | None:
+        """Return the mean loss of the outputs of `predict`.
+
+        Return None if the target `label` is unknown, or the kind has other targets.
+        """
+        if "label" not in targets:
+            return None
+        # One loss per example: in `fit`, a strategy forbids a loss that takes its own mean.
+        losses = self.evaluation_losses().call(tf.constant(targets["label"]), tf.constant(outputs))
+        return float(np.mean(losses))
 
     def divide_logits(self, temperature: float) -> None:
         """Divide the weights of the head `head`, and so the logits, by a temperature."""

@@ -38,6 +38,11 @@ class TaskSettings(Bounded):
     logit_temperature: float = 1.0
     labels: tuple[str, ...]
 
+    @classmethod
+    def has_labels(cls) -> bool:
+        """Return True if `labels` names what the head predicts."""
+        return "labels" in cls.HEAD
+
     @property
     def is_contrastive(self) -> bool:
         """False."""

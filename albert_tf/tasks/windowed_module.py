@@ -1,11 +1,14 @@
 """The base class of exported modules that read a text in windows that overlap."""
 
+from typing import cast
+
 import tensorflow as tf
 
 from albert_tf.graph.signatures import untracked
 from albert_tf.graph.windows import MAX_WINDOWS, GraphWindows, cut_windows
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.task_settings import WindowSettings
 from albert_tf.text.graph_aligner import AlignedPieces, GraphAligner
 from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.tokenizer import Tokenizer
@@ -23,13 +26,16 @@ class WindowedModule(tf.Module):
       InputError: `max_windows` is not positive.
     """
 
+    _task: WindowSettings
+
     def __init__(
         self, model: TaskModel, tokenizer: Tokenizer, max_windows: int = MAX_WINDOWS
     ) -> None:
         super().__init__(name=model.task.kind)
         if max_windows < 1:
             raise InputError(f"`max_windows` must be at least 1. Received: {max_windows}.")
-        self._predict, self._weights, self._task = untracked(model), model.variables, model.task
+        self._predict, self._weights = untracked(model), model.variables
+        self._task = cast(WindowSettings, model.task)
         self._tokenizer = GraphTokenizer(tokenizer)
         self._align = GraphAligner(tokenizer, self._tokenizer)
         self._max_windows, self._max_positions = max_windows, model.encoder.config.max_positions

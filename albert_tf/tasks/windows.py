@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from albert_tf.graph.windows import first_owned
 from albert_tf.text.ragged import ragged_ranges
 
 
@@ -27,11 +28,8 @@ class Windows:
 def cut_windows(sizes: np.ndarray, max_length: np.ndarray, stride: int) -> Windows:
     """Split contexts into windows of at most `max_length` pieces, at most `stride` apart.
 
-    The last window of a context holds its end. A piece counts in the window with the highest
-    min(pieces to the left, pieces to the right) + length / 100, and in the first of equals. The
-    pieces that count in a window form a range, because with every further piece the second of two
-    neighboring windows gains on the first. `sizes` and `max_length` are int64 [N], one value per
-    example.
+    The last window of a context holds its end; `first_owned` says which pieces a window owns.
+    `sizes` and `max_length` are int64 [N], one value per example.
     """
     step = np.minimum(max_length, stride)
     count = 1 + -(-np.maximum(sizes - max_length, 0) // step)
@@ -44,10 +42,7 @@ def cut_windows(sizes: np.ndarray, max_length: np.ndarray, stride: int) -> Windo
     owned_from, owned_to = offset.copy(), end.copy()
     second = np.flatnonzero(number)  # the windows with a predecessor
     first: np.ndarray = second - 1
-    shorter = length[first] - length[second]  # positive only for an example's last window
-    # Scaled by 100: the second window is better for piece p if 100 (p - offset) + length exceeds
-    # 100 (end of the first - 1 - p) + length of the first.
-    better = (100 * (end[first] - 1 + offset[second]) + shorter) // 200 + 1
-    never = 100 * (end[second] - end[first]) <= shorter
-    owned_to[first] = owned_from[second] = np.where(never, end[first], better)
+    owned_to[first] = owned_from[second] = first_owned(
+        offset[second], length[second], end[first], length[first], np.where
+    )
     return Windows(example, offset, length, owned_from, owned_to)

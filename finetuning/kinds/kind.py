@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, NamedTuple
 
 import numpy as np
 import tf_keras
@@ -19,8 +19,21 @@ from finetuning.datasets.scores.calibration import Confidences
 from finetuning.kinds.baselines.regularization import Examples, Predict
 from finetuning.kinds.thresholds import Thresholds
 
+CROSS_ENTROPY, SQUARED_ERROR = "cross_entropy", "mse"  # losses of students
 _RESAMPLES = 200
-TaughtOutput = tuple[np.ndarray, np.ndarray]  # the first characters of words, and the outputs
+
+
+class TaughtOutput(NamedTuple):
+    """A teacher's output for an example.
+
+    Attributes:
+      values: float32, the outputs, flat.
+      starts: int64, the first characters of the parts of the text that have outputs of their own,
+        such as words; empty for an output of the whole.
+    """
+
+    values: np.ndarray
+    starts: np.ndarray = np.zeros(0, np.int64)
 
 
 class FinetuningKind(abc.ABC, Generic[SettingsT]):
@@ -36,8 +49,9 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
       table_columns: the columns of a table of predictions with a row for each of what is found.
         Empty: a row for each prediction, of its values.
       counted: the settings that `with_counts` sets.
-      student_losses: the values of `finetuning.distill --loss`, the default first. Empty: no
-        student can be trained on the outputs of a teacher.
+      student_losses: the values of `finetuning.distill --loss`, the default first: CROSS_ENTROPY
+        at a temperature, or SQUARED_ERROR. Empty: no student can be trained on the outputs of a
+        teacher.
       student_settings: the settings of its section that a student has, as `task.key: (value, why)`.
       takes_texts: True if a student may also learn from a file of texts without labels.
       has_depths: True if `outputs_of` gives the outputs of its export for the texts of an example.
@@ -226,10 +240,8 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         """Return the target `label` for `taught_features`."""
         raise NotImplementedError
 
-    def taught_loss(
-        self, task: SettingsT, is_soft: bool, temperature: float
-    ) -> tf_keras.losses.Loss:
-        """Return the loss of a student: cross-entropies at a temperature, or squared errors."""
+    def taught_loss(self, task: SettingsT, loss: str, temperature: float) -> tf_keras.losses.Loss:
+        """Return the loss of a student, one of `student_losses`; some have a temperature."""
         raise NotImplementedError
 
 

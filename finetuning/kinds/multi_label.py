@@ -28,6 +28,7 @@ from finetuning.datasets.scores.multi_label_metrics import (
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 from finetuning.kinds.baselines.text_features import features_of
 from finetuning.kinds.cards import mistakes
+from finetuning.kinds.kind import CROSS_ENTROPY
 from finetuning.kinds.text_kind import SoftCrossEntropy, TextKind, shown
 from finetuning.kinds.thresholds import Examples, Parts, Thresholds
 
@@ -153,12 +154,12 @@ class MultiLabel(TextKind[MultiLabelSettings]):
         return [task.labels[i] for i in label]
 
     def taught_loss(
-        self, task: MultiLabelSettings, is_soft: bool, temperature: float
+        self, task: MultiLabelSettings, loss: str, temperature: float
     ) -> tf_keras.losses.Loss:
         """Return the loss of a student."""
-        if is_soft:
+        if loss == CROSS_ENTROPY:
             return SigmoidSoftCrossEntropy(temperature)
-        return tf_keras.losses.MeanSquaredError()
+        return super().taught_loss(task, loss, temperature)
 
     def outputs_of(self, served: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the model's outputs from those of a signature."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings, option_letter
 from finetuning.datasets.dataset import Data, Prediction
 from finetuning.datasets.scores.calibration import Confidences

@@ -22,7 +22,14 @@ from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.rankings.list_files import LIST, QUERY
 from finetuning.kinds.baselines import word_search
 from finetuning.kinds.cards import mistakes
-from finetuning.kinds.kind import FinetuningKind, TaughtOutput, deviation, text_of
+from finetuning.kinds.kind import (
+    CROSS_ENTROPY,
+    SQUARED_ERROR,
+    FinetuningKind,
+    TaughtOutput,
+    deviation,
+    text_of,
+)
 from finetuning.kinds.text_kind import SoftCrossEntropy
 
 
@@ -31,7 +38,7 @@ class Ranking(FinetuningKind[RankingSettings]):
 
     kind = KINDS["ranking"]
     hub_task = "text-ranking"
-    student_losses = ("cross_entropy", "mse")
+    student_losses = (CROSS_ENTROPY, SQUARED_ERROR)
     takes_texts = False
 
     def expected_line(self, task: RankingSettings) -> str:
@@ -129,10 +136,9 @@ class Ranking(FinetuningKind[RankingSettings]):
         return RankingExample(query, tuple(candidates))
 
     def taught_outputs(self, features: RankingFeatures, outputs: np.ndarray) -> list[TaughtOutput]:
-        """Return a teacher's scores for the candidates of each query, which have no words."""
-        no_words: np.ndarray = np.zeros(0, np.int64)
+        """Return a teacher's scores for the candidates of each query."""
         starts = np.flatnonzero(np.diff(features.example))
-        return [(no_words, scores) for scores in np.split(outputs, starts + 1)]
+        return [TaughtOutput(scores) for scores in np.split(outputs, starts + 1)]
 
     def taught_features(
         self,
@@ -150,16 +156,16 @@ class Ranking(FinetuningKind[RankingSettings]):
         shape = len(features), features.per_unit
         label: np.ndarray = np.zeros(shape, np.float32)
         grades: np.ndarray = np.full(shape, -1, np.float32)
-        for row, (_, scores) in enumerate(answers):
+        for row, (scores, _) in enumerate(answers):
             label[row, : len(scores)], grades[row, : len(scores)] = scores, 0
             grades[row, scores.argmax()] = 1
         return dataclasses.replace(features, targets={"label": label}, hints={"grades": grades})
 
     def taught_loss(
-        self, task: RankingSettings, is_soft: bool, temperature: float
+        self, task: RankingSettings, loss: str, temperature: float
     ) -> tf_keras.losses.Loss:
         """Return the loss of a student, over the candidates of a query that a step reads."""
-        return OrderLoss(temperature if is_soft else None)
+        return OrderLoss(temperature if loss == CROSS_ENTROPY else None)
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")

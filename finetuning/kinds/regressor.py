@@ -14,7 +14,7 @@ from finetuning.datasets.dataset import Data, Prediction
 from finetuning.kinds.baselines.regularization import Predict, Predictions
 from finetuning.kinds.baselines.text_features import features_of
 from finetuning.kinds.cards import mistakes
-from finetuning.kinds.kind import TaughtOutput
+from finetuning.kinds.kind import SQUARED_ERROR, TaughtOutput
 from finetuning.kinds.text_kind import TextKind, shown
 
 
@@ -22,7 +22,7 @@ class Regressor(TextKind[RegressorSettings]):
     """A number for a text or a pair of texts."""
 
     has_baseline = True
-    student_losses = ("mse",)
+    student_losses = (SQUARED_ERROR,)
     kind = KINDS["regressor"]
 
     def constant_answer(self, data: Data) -> tuple[str, Prediction]:
@@ -61,7 +61,7 @@ class Regressor(TextKind[RegressorSettings]):
         return super().taught_targets(features, answers, task)[:, 0]
 
     def taught_loss(
-        self, task: RegressorSettings, is_soft: bool, temperature: float
+        self, task: RegressorSettings, loss: str, temperature: float
     ) -> tf_keras.losses.Loss:
         """Return the squared error, the only loss of a student."""
         return SquaredError(task.scale)

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.report_text import MIN_EXAMPLES
-from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD, score_answer

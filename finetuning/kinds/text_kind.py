@@ -12,14 +12,20 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.texts import TextSettingsT
 from finetuning.datasets.text_classification import PAIR, SINGLE
-from finetuning.kinds.kind import FinetuningKind, TaughtOutput, text_of
+from finetuning.kinds.kind import (
+    CROSS_ENTROPY,
+    SQUARED_ERROR,
+    FinetuningKind,
+    TaughtOutput,
+    text_of,
+)
 
 
 class TextKind(FinetuningKind[TextSettingsT]):
     """A kind whose examples are texts or pairs of texts."""
 
     hub_task = "text-classification"
-    student_losses: Sequence[str] = ("cross_entropy", "mse")
+    student_losses: Sequence[str] = (CROSS_ENTROPY, SQUARED_ERROR)
     has_depths = True
 
     def expected_line(self, task: TextSettingsT) -> str:
@@ -61,21 +67,26 @@ class TextKind(FinetuningKind[TextSettingsT]):
         return TextExample(*texts)
 
     def taught_outputs(self, features: TextFeatures, outputs: np.ndarray) -> list[TaughtOutput]:
-        """Return a teacher's output for each text, which has no words."""
-        no_words: np.ndarray = np.zeros(0, np.int64)
-        return [(no_words, output) for output in outputs]
+        """Return a teacher's output for each text."""
+        return [TaughtOutput(output) for output in outputs]
 
     def taught_targets(
         self, features: TextFeatures, answers: Sequence[TaughtOutput], task: TextSettingsT
     ) -> np.ndarray:
         """Return the teacher's outputs, float32 [N, C]."""
-        return np.stack([output for _, output in answers])
+        return np.stack([answer.values for answer in answers])
 
     def taught_loss(
-        self, task: TextSettingsT, is_soft: bool, temperature: float
+        self, task: TextSettingsT, loss: str, temperature: float
     ) -> tf_keras.losses.Loss:
         """Return the loss of a student."""
-        return SoftCrossEntropy(temperature) if is_soft else tf_keras.losses.MeanSquaredError()
+        return student_loss(loss, temperature)
+
+
+def student_loss(loss: str, temperature: float) -> tf_keras.losses.Loss:
+    """Return the loss of logits, of which a softmax makes probabilities."""
+    is_soft = loss == CROSS_ENTROPY
+    return SoftCrossEntropy(temperature) if is_soft else tf_keras.losses.MeanSquaredError()
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")

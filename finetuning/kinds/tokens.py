@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.features import TokenFeatures, words_per_window
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets.dataset import Data, Prediction
@@ -16,8 +16,14 @@ from finetuning.datasets.tokens.object_files import text_key_of
 from finetuning.kinds.baselines import word_features
 from finetuning.kinds.baselines.regularization import Predict
 from finetuning.kinds.cards import entity_mistakes
-from finetuning.kinds.kind import FinetuningKind, TaughtOutput, text_of
-from finetuning.kinds.text_kind import SoftCrossEntropy
+from finetuning.kinds.kind import (
+    CROSS_ENTROPY,
+    SQUARED_ERROR,
+    FinetuningKind,
+    TaughtOutput,
+    text_of,
+)
+from finetuning.kinds.text_kind import student_loss
 
 
 class Tokens(FinetuningKind[TokenSettings]):
@@ -28,7 +34,7 @@ class Tokens(FinetuningKind[TokenSettings]):
     label_keys = ("entities", "entities")
     table_columns = ("start", "end", "label", "score", "text")
     counted = ("words_per_window",)
-    student_losses = ("cross_entropy", "mse")
+    student_losses = (CROSS_ENTROPY, SQUARED_ERROR)
     has_baseline = True
 
     def expected_line(self, task: TokenSettings) -> str:
@@ -85,7 +91,8 @@ class Tokens(FinetuningKind[TokenSettings]):
         """Return the first characters of a text's words, and the logits of their tags."""
         ends = features.word_bounds[1:-1]
         logits = np.split(features.of_words(outputs), ends)
-        return list(zip(np.split(features.word_first, ends), logits, strict=True))
+        starts = np.split(features.word_first, ends)
+        return [TaughtOutput(*each) for each in zip(logits, starts, strict=True)]
 
     def taught_targets(
         self, features: TokenFeatures, answers: Sequence[TaughtOutput], task: TokenSettings
@@ -97,7 +104,7 @@ class Tokens(FinetuningKind[TokenSettings]):
         """
         shape = [len(features), features.seq_length, len(task.tags)]
         targets: np.ndarray = np.full(shape, np.nan, np.float32)
-        for row, (first, flat) in enumerate(answers):
+        for row, (flat, first) in enumerate(answers):
             words = np.arange(*features.word_bounds[row : row + 2])
             at: Any = np.searchsorted(first, features.word_first[words])
             is_shared = np.append(first, -1)[at] == features.word_first[words]
@@ -107,11 +114,10 @@ class Tokens(FinetuningKind[TokenSettings]):
         return targets
 
     def taught_loss(
-        self, task: TokenSettings, is_soft: bool, temperature: float
+        self, task: TokenSettings, loss: str, temperature: float
     ) -> tf_keras.losses.Loss:
         """Return the loss of a student, over the words."""
-        loss = SoftCrossEntropy(temperature) if is_soft else tf_keras.losses.MeanSquaredError()
-        return PerWordLoss(loss, task.words_per_window)
+        return PerWordLoss(student_loss(loss, temperature), task.words_per_window)
 
     def baseline(
         self, task: TokenSettings, train: Sequence[TokenExample], test: Sequence[TokenExample]

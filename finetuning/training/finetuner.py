@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime import devices, settings
@@ -219,12 +218,8 @@ class Finetuner:
         model_outputs = predict(model, features, values.batch_size // values.accumulation_steps)
         predictions = KINDS[model.task.kind].decode(model_outputs, features, examples, model.task)
         scores = self.dataset.score(predictions, examples)
-        if "label" in features.targets:
-            # One loss per example: in `fit`, a strategy forbids a loss that takes its own mean.
-            losses = model.evaluation_losses().call(
-                tf.constant(features.targets["label"]), tf.constant(model_outputs)
-            )
-            scores["loss"] = float(np.mean(losses))
+        if (loss := model.mean_loss(model_outputs, features.targets)) is not None:
+            scores["loss"] = loss
         return scores, predictions
 
     def _in_float32(

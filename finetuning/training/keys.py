@@ -56,7 +56,7 @@ def require_settings(task_class: type[TaskSettings], assignments: Sequence[str])
             f"unknown key `{key}`. "
             + (f"Did you mean {' or '.join(near)}?" if near else f"Valid keys: {', '.join(valid)}.")
         )
-    section = task_class(**({"labels": ("0", "1")} if "labels" in task_class.HEAD else {}))
+    section = task_class(**({"labels": ("0", "1")} if task_class.has_labels() else {}))
     settings.override(FinetuneConfig(AlbertConfig(), section), assignments)
 
 

@@ -83,7 +83,7 @@ class StartingPoint:
             )
         path = pretrained.locate(path.removeprefix(pretrained.RANDOM) if is_random else path)
         config = load_exported_config(path) if is_saved_model(path) else load_config(path)
-        if init_from_task and (kind := _kind_of(path)) not in KINDS:
+        if init_from_task and (kind := RunDir(path).kind()) not in KINDS:
             raise InputError(
                 f"--init_from_task={path} must be a fine-tuned run. Received: a run of kind "
                 f"{kind!r}. Pass --init={path}."
@@ -107,14 +107,10 @@ class StartingPoint:
         return model
 
 
-def _kind_of(path: str) -> Any:
-    return RunDir(path).kind()
-
-
 def _require_fit(path: str, task: TaskSettings) -> None:
     """Check that a run with the labels of `task` has all settings that its head depends on."""
     run_task = task_of(path)
-    if run_task.kind != task.kind or "labels" not in task.HEAD:
+    if run_task.kind != task.kind or not task.has_labels():
         return
     values = {key: (getattr(run_task, key), getattr(task, key)) for key in task.HEAD}
     if len(set(values.pop("labels"))) > 1:  # a new head
@@ -195,7 +191,7 @@ def _require_applicable(task: TaskSettings, training: TrainingConfig) -> None:
         )
 
 
-def _fit_lengths(task: Any, max_positions: int, chosen: Sequence[str]) -> Any:
+def _fit_lengths(task: TaskSettings, max_positions: int, chosen: Sequence[str]) -> TaskSettings:
     """Return the task with sequences that fit the encoder.
 
     The settings that the user has `chosen` are unchanged.
@@ -208,4 +204,4 @@ def _fit_lengths(task: Any, max_positions: int, chosen: Sequence[str]) -> Any:
     if changed:
         values = (f"`task.{key}` {getattr(task, key)} -> {changed[key]}" for key in changed)
         print(f"The encoder has {max_positions} positions: {', '.join(values)}.")
-    return dataclasses.replace(task, **changed)
+    return task.replace(**changed)

@@ -28,7 +28,7 @@ CHUNK = 4096  # texts in memory at a time
 _SCHEMA = {
     "text": tf.io.VarLenFeature(tf.string),
     "output": tf.io.VarLenFeature(tf.float32),
-    "word_first": tf.io.VarLenFeature(tf.int64),  # only of token classifiers
+    "starts": tf.io.VarLenFeature(tf.int64),
 }
 
 
@@ -121,12 +121,12 @@ def _records(predictor: Predictor, examples: list[Any], batch_size: int) -> Iter
     unlabeled = [tuned.of_texts(*each) for each in texts]
     features = kind.featurize(unlabeled, predictor.tokenizer, predictor.task)
     taught = tuned.taught_outputs(features, predict(predictor.model, features, batch_size))
-    for each, (words, output) in zip(texts, taught, strict=True):
+    for each, (output, starts) in zip(texts, taught, strict=True):
         encoded = [text.encode() for text in each]
         values = {
             "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=encoded)),
             "output": tf.train.Feature(float_list=tf.train.FloatList(value=np.ravel(output))),
-            "word_first": tf.train.Feature(int64_list=tf.train.Int64List(value=words)),
+            "starts": tf.train.Feature(int64_list=tf.train.Int64List(value=starts)),
         }
         yield tf.train.Example(features=tf.train.Features(feature=values)).SerializeToString()
 
@@ -134,18 +134,14 @@ def _records(predictor: Predictor, examples: list[Any], batch_size: int) -> Iter
 def read_outputs(
     folder: str, kind: FinetuningKind
 ) -> Iterator[tuple[list[Any], list[TaughtOutput]]]:
-    """Yield (examples, their outputs) from `write_outputs`, at most CHUNK at a time.
-
-    The outputs of an example are the first character of each of its words, int64, if there are
-    any, and the teacher's outputs, flat float32.
-    """
+    """Yield (examples, their outputs) from `write_outputs`, at most CHUNK at a time."""
     for batch in _batches(folder):
-        texts, firsts, outputs = (
-            tf.RaggedTensor.from_sparse(batch[name]) for name in ("text", "word_first", "output")
+        texts, outputs, starts = (
+            tf.RaggedTensor.from_sparse(batch[name]) for name in ("text", "output", "starts")
         )
         yield (
             [kind.of_texts(*(text.decode() for text in row.numpy())) for row in texts],
-            [(f.numpy(), o.numpy()) for f, o in zip(firsts, outputs, strict=True)],
+            [TaughtOutput(o.numpy(), s.numpy()) for o, s in zip(outputs, starts, strict=True)],
         )
 
 

@@ -10,10 +10,12 @@ import pytest
 from scipy.special import softmax
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.probabilities import average_softmax
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning import ensemble, predict
 from finetuning.kinds.input_lines import read_line

@@ -11,8 +11,8 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.spans.model import SpanSettings

@@ -140,12 +140,9 @@ def test_settings_that_do_not_fit(
 
 
 def test_the_recipe_is_for_classifiers(start: str, fruit: str, tmp_path: pathlib.Path):
-    with pytest.raises(InputError) as caught:
+    message = "--recipe=few_labels is only for --task=.*text_classification. .*--task=multi_label."
+    with pytest.raises(InputError, match=message):
         few(tmp_path / "run", start, fruit, task="multi_label")
-    assert str(caught.value) == (
-        "--recipe=few_labels requires a task of kind classifier. Received: --task=multi_label, of "
-        "kind 'multi_label'."
-    )
 
 
 def test_transformers_has_no_such_head(run: RunDir, tmp_path: pathlib.Path):

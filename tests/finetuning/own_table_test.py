@@ -163,7 +163,10 @@ def test_a_column_for_each_label(given: tuple[str, ...], wanted: tuple[str, tupl
         ({"text_column": ("text",)}, r"Received: \['review', 'what'\]; missing or repeated: text"),
         ({"task": "cola"}, "--text_column is only for --task=.*text_classification, .*cola"),
         ({"label_separator": ";"}, "--label_separator is only for --task=multi_label"),
-        ({"label_column": ("a", "b")}, "--label_column must be given once for --task=text_class"),
+        (
+            {"label_column": ("a", "b")},
+            "--label_column, repeated, is only for --task=multi_label. .*text_class",
+        ),
         ({"offsets": "utf16"}, "--offsets is only for --task=token_classification"),
         (
             {"task": "squad1", "text_column": ()},

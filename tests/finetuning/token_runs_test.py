@@ -12,15 +12,16 @@ from scipy.special import softmax
 
 import albert_tf
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.predictor import predict as predict_all
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.features import featurize_tokens
 from albert_tf.tasks.tokens.model import TokenSettings
 from albert_tf.text.tokenizer import load_tokenizer
 from finetuning import distill, predict, train
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
+from finetuning.kinds.kind import TaughtOutput
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.text_kind import SoftCrossEntropy
 from finetuning.kinds.tokens import PerWordLoss
@@ -136,7 +137,7 @@ def test_targets_of_another_vocabulary(start):
     features = featurize_tokens([TokenExample('a " b c')], load_tokenizer(start), SECTION)
     assert features.word_first.tolist() == [0, 2, 4, 6]
     logits = np.arange(15, dtype=np.float32).reshape(3, 5)
-    answers = [(np.array([0, 4, 6]), logits.ravel())]
+    answers = [TaughtOutput(logits.ravel(), np.array([0, 4, 6]))]
     targets = FINETUNING["token_classifier"].taught_targets(features, answers, SECTION)
     at = targets[features.word_window, features.word_position]
     np.testing.assert_array_equal(at[[0, 2, 3]], logits)

@@ -19,9 +19,9 @@ from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier.model import ClassifierSettings
-from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.texts import featurize_texts
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer

@@ -8,15 +8,18 @@ import numpy as np
 
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.embedding.model import EmbeddingSettings
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.ranking.examples import RankingExample
 from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.heads import NEVER
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.task_settings import TaskSettings
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenSettings
 from tests.kinds.toy_kind import OrdinalSettings
 

@@ -82,6 +82,7 @@ class SequenceClassifier(TaskModel):
     """
 
     task_class = ClassifierSettings
+    task: ClassifierSettings
 
     def __init__(
         self,

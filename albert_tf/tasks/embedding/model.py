@@ -103,6 +103,7 @@ class EmbeddingModel(TaskModel):
     """
 
     task_class = EmbeddingSettings
+    task: EmbeddingSettings
     is_untrained = False
     has_batch_loss = True
 

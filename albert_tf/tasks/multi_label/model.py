@@ -61,6 +61,7 @@ class MultiLabelClassifier(TaskModel):
     """
 
     task_class = MultiLabelSettings
+    task: MultiLabelSettings
 
     def __init__(
         self,

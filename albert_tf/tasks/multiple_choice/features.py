@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import TextFeatures, pack, split_windows
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.text.ragged import ragged_ranges
 from albert_tf.text.tokenizer import Tokenizer

@@ -8,9 +8,9 @@ import numpy as np
 from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.models.encoder import INPUTS
-from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kind import ExportSettings, Kind
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.features import featurize_choices
 from albert_tf.tasks.multiple_choice.model import (
     ABSENT,

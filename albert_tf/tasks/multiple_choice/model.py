@@ -61,6 +61,7 @@ class MultipleChoiceModel(TaskModel):
     """
 
     task_class = MultipleChoiceSettings
+    task: MultipleChoiceSettings
 
     def __init__(
         self,

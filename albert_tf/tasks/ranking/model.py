@@ -60,6 +60,7 @@ class RankingModel(TaskModel):
     """
 
     task_class = RankingSettings
+    task: RankingSettings
 
     def __init__(
         self, encoder: tf_keras.layers.Layer, task: RankingSettings, **kwargs: Any

@@ -116,7 +116,7 @@ def _loaded(path: str) -> tuple[Score, RankingSettings]:
             f"{_TRAIN}"
         )
     model, tokenizer = kind.load(path), load_tokenizer(path)
-    task = model.task
+    task = kind.settings_of(run)
 
     scores = bucketed(model, task.seq_length, [])
 

@@ -41,6 +41,7 @@ class SequenceRegressor(TaskModel):
     """
 
     task_class = RegressorSettings
+    task: RegressorSettings
 
     def __init__(
         self,

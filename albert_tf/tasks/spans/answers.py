@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.probabilities import softmax
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.features import SpanFeatures
 from albert_tf.tasks.spans.heads import NEVER, may_answer
 from albert_tf.tasks.spans.model import SpanSettings

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features, Sequences
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align

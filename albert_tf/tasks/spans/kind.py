@@ -7,9 +7,9 @@ import numpy as np
 
 from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
-from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.kind import ExportSettings, Kind
 from albert_tf.tasks.spans import answers
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
 from albert_tf.tasks.spans.model import SpanModel, SpanSettings
 from albert_tf.tasks.spans.module import SpanModule

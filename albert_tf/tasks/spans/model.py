@@ -61,6 +61,7 @@ class SpanModel(TaskModel):
     """
 
     task_class = SpanSettings
+    task: SpanSettings
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from albert_tf.graph.signatures import IDS, Answer, checked_inputs, require_same
 from albert_tf.graph.windows import GraphWindows
 from albert_tf.models.encoder import INPUTS
 from albert_tf.tasks.spans.graph_answers import best_spans, candidate_spans
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.windowed_module import WindowedModule
 from albert_tf.text.ragged import slice_rows
 
@@ -27,6 +28,8 @@ class SpanModule(WindowedModule):
       tokens: the encoder's inputs, int32 [W, S] -> `start`, `end` int32 [W, K], `score` float32
         [W, K] and, if `answerable`, `null` float32 [W]: the outputs of `SpanModel`.
     """
+
+    _task: SpanSettings
 
     def signatures(self) -> dict[str, object]:
         """Return the signatures that the class describes."""

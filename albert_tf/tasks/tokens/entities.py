@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.probabilities import softmax
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.features import TokenFeatures, first_words
-from albert_tf.tasks.tokens.model import OUTSIDE, TokenSettings
+from albert_tf.tasks.tokens.model import OUTSIDE, TokenSettings, begins_entity, label_of
 
 
 def decode_tokens(
@@ -63,8 +63,6 @@ def join_tags(
 ) -> list[dict[str, Any]]:
     """Return the labeled spans that the words' tags mark, as in a prediction.
 
-    As in conlleval and seqeval, I-X begins an entity unless the word before it is in one of X.
-
     Args:
       text: the text.
       spans: the characters [first, end) of the words, integers [U, 2].
@@ -76,15 +74,15 @@ def join_tags(
         label = tag
         is_begin = label >= 0
     else:
-        label = np.where(tag > OUTSIDE, (tag - 1) // 2, -1)
-        is_begin = (label >= 0) & ((tag % 2 == 1) | (label != np.append(-1, label[:-1])))
-    begins = np.flatnonzero(is_begin)
+        label = label_of(tag)
+        is_begin = begins_entity(tag, np.append(OUTSIDE, tag[:-1]))
+    first = np.flatnonzero(is_begin)
     number = np.cumsum(is_begin) - 1  # the entity of each word in one
     inside = np.flatnonzero(label >= 0)
-    counts = np.bincount(number[inside], minlength=len(begins))
-    scores = np.bincount(number[inside], score[inside], minlength=len(begins)) / counts
+    counts = np.bincount(number[inside], minlength=len(first))
+    scores = np.bincount(number[inside], score[inside], minlength=len(first)) / counts
     entities = []
-    for begin, count, value in zip(begins.tolist(), counts.tolist(), scores.tolist(), strict=True):
+    for begin, count, value in zip(first.tolist(), counts.tolist(), scores.tolist(), strict=True):
         start, end = int(spans[begin, 0]), int(spans[begin + count - 1, 1])
         entities.append(
             {

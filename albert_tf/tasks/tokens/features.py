@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.features import Features, Sequences
-from albert_tf.tasks.tokens.model import IGNORED, OUTSIDE, TokenSettings
+from albert_tf.tasks.tokens.examples import TokenExample
+from albert_tf.tasks.tokens.model import IGNORED, OUTSIDE, TokenSettings, tag_of
 from albert_tf.tasks.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
 from albert_tf.text.ragged import ragged_ranges
@@ -185,7 +185,7 @@ def _tags(
         if task.scheme == "words":
             new = np.where(is_begin, label[span], IGNORED)
         else:
-            new = np.where(is_inside, 2 - is_begin + 2 * label[span], OUTSIDE)
+            new = np.where(is_inside, tag_of(label[span], is_begin), OUTSIDE)
         tags[words] = new
         if example.tokens is None:
             inexact += int(np.count_nonzero(~(np.isin(begins, first) & np.isin(stops, end))))

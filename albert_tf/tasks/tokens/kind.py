@@ -7,9 +7,9 @@ import numpy as np
 
 from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
-from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.kind import ExportSettings, Kind
 from albert_tf.tasks.tokens.entities import decode_tokens
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.features import TokenFeatures, featurize_tokens
 from albert_tf.tasks.tokens.model import TokenClassifier, TokenSettings
 from albert_tf.tasks.tokens.module import TokenClassifierModule

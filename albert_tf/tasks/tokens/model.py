@@ -57,6 +57,26 @@ class TokenSettings(WindowSettings):
         return ("O", *(f"{prefix}-{label}" for label in self.labels for prefix in "BI"))
 
 
+def tag_of(label: Any, is_begin: Any) -> Any:
+    """Return the tag, with the scheme `bio`, of a word in an entity of a label; also of arrays."""
+    return 2 * label + 2 - is_begin
+
+
+def label_of(tag: Any) -> Any:
+    """Return the label of a tag with the scheme `bio`, -1 for O; also of arrays and tensors."""
+    return (tag - 1) // 2
+
+
+def begins_entity(tag: Any, before: Any) -> Any:
+    """Return whether a word with a tag is the first of an entity; also of arrays and tensors.
+
+    As in conlleval and seqeval, I-X begins an entity unless the word before it is in one of X.
+    `before` is the tag of that word, or `OUTSIDE` if there is none.
+    """
+    label = label_of(tag)
+    return (label >= 0) & ((tag == tag_of(label, True)) | (label != label_of(before)))
+
+
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class TokenClassifier(TaskModel):
     """A token classifier: sequence_output -> dropout -> dense (BERT section 5.3).
@@ -66,6 +86,7 @@ class TokenClassifier(TaskModel):
     """
 
     task_class = TokenSettings
+    task: TokenSettings
 
     def __init__(
         self,

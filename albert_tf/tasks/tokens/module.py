@@ -8,7 +8,13 @@ from albert_tf.graph.buckets import run_in_buckets
 from albert_tf.graph.signatures import IDS, Answer, checked_inputs, signature
 from albert_tf.graph.windows import MAX_WINDOWS, GraphWindows
 from albert_tf.models.encoder import INPUTS
-from albert_tf.tasks.tokens.model import OUTSIDE, TokenClassifier, TokenSettings
+from albert_tf.tasks.tokens.model import (
+    OUTSIDE,
+    TokenClassifier,
+    TokenSettings,
+    begins_entity,
+    label_of,
+)
 from albert_tf.tasks.windowed_module import WindowedModule
 from albert_tf.text.graph_aligner import AlignedPieces
 from albert_tf.text.ragged import row_of, slice_rows
@@ -48,6 +54,8 @@ class TokenClassifierModule(WindowedModule):
       tokens: the encoder's inputs, int32 [W, S] -> `probabilities` float32 [W, S, tags], in the
         order of `TokenSettings.tags`.
     """
+
+    _task: TokenSettings
 
     def __init__(
         self, model: TokenClassifier, tokenizer: Tokenizer, max_windows: int = MAX_WINDOWS
@@ -165,10 +173,9 @@ def labeled_spans(words: Words, task: TokenSettings) -> Words:
     """Return the labeled spans of the words, as `tasks.tokens.entities` does in Python."""
     if task.scheme == "words":
         return words
-    label = tf.where(words.tag > OUTSIDE, (words.tag - 1) // 2, -1)
-    continues = tf.concat([[False], words.text[1:] == words.text[:-1]], 0)
-    continues &= tf.equal(label, tf.roll(label, 1, 0)) & (words.tag % 2 == 0)
-    is_begin = (label >= 0) & ~continues
+    label = label_of(words.tag)
+    has_before = tf.concat([[False], words.text[1:] == words.text[:-1]], 0)
+    is_begin = begins_entity(words.tag, tf.where(has_before, tf.roll(words.tag, 1, 0), OUTSIDE))
     begin, inside = (tf.where(mask)[:, 0] for mask in (is_begin, label >= 0))
     span = tf.gather(tf.cumsum(tf.cast(is_begin, tf.int32)) - 1, inside)  # of each word in one
     count = tf.size(begin)

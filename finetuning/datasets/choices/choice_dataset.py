@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import option_letter
 from finetuning.datasets.dataset import Dataset, Prediction
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files.compression import format_of
-from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings, option_letter
 from finetuning.datasets.choices.choice_dataset import (
     ChoiceDataset,

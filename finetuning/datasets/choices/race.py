@@ -11,7 +11,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, sh
 from albert_tf.runtime.files.compression import format_of, without_suffix
 from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.runtime.files.text_files import lines_of
-from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from data.corpora.tfds_texts import tfds_rows
 from finetuning.datasets.choices.choice_dataset import (

@@ -1,7 +1,7 @@
 """SWAG: which of four endings continues a sentence (Zellers et al., EMNLP 2018)."""
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from finetuning.datasets.choices.choice_dataset import ChoiceDataset, choice_example
 from finetuning.datasets.dataset import Data, Source, require_section

@@ -4,7 +4,7 @@ import collections
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.tokens.examples import TokenExample
 from finetuning.datasets.scores.metrics import require_known
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.spans.examples import SpanExample
 from finetuning.datasets.scores import cmrc_metrics
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

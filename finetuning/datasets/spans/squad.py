@@ -10,7 +10,7 @@ import numpy as np
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files.compression import without_suffix
 from albert_tf.runtime.files.outputs import write_json
-from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section

@@ -15,7 +15,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.runtime.files.text_files import text_of
-from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.spans.examples import SpanExample
 from data.corpora.tfds_texts import tfds_rows
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.tables.json_files import PART_ENDS, normalized, object_rows

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.tokens.examples import TokenExample
 from finetuning.datasets.tokens.token_files import Sentence
 
 Span = tuple[int, int, str]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import InputError, shortened
-from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.text.words import in_ranges, word_bounds
 from finetuning.datasets.dataset import Reading
 from finetuning.datasets.tables import prodigy

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.outputs import new_text
-from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets.dataset import (
     LABELS_SHOWN,

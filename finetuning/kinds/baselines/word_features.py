@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.entities import join_tags
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.runtime.report_text import markdown_table, shortened
-from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.tokens.examples import TokenExample
 from finetuning.datasets.dataset import Prediction
 from finetuning.datasets.scores.entity_scores import counts_by_label
 

@@ -20,15 +20,18 @@ from albert_tf.convert.bundle import Bundle, weight_shapes
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.models.config import AlbertConfig
 from albert_tf.tasks.classifier.model import ClassifierSettings
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.ranking.examples import RankingExample
 from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanModel, SpanSettings
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenSettings
 from tests.albert_tf.convert.huggingface_test import torch_python  # noqa: F401
 

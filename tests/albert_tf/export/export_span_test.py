@@ -19,8 +19,8 @@ from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks import windows as span_windows
-from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.predictor import Predictor
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanModel, SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer

@@ -15,11 +15,12 @@ from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassif
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.embedding.model import EmbeddingModel, EmbeddingSettings
 from albert_tf.tasks.embedding.module import EmbeddingModule
-from albert_tf.tasks.examples import ChoiceExample, TextExample
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
 from albert_tf.tasks.multi_label.module import MultiLabelModule
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.features import fill_blanks as fill
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceModel, MultipleChoiceSettings
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule, fill_blanks

@@ -347,10 +347,13 @@ class TestProgram:
                 {"kind": "embedding", "patience": 1},
                 "--patience is only for --kind=classifier.*embedding",
             ),
-            ({"quantization": "int8"}, "--quantization must be none for --format=saved_model"),
+            (
+                {"quantization": "int8"},
+                "--quantization=int8 is only for --format=litert, onnx. .*saved_model",
+            ),
             (
                 {"kind": "fill_mask", "format": "litert"},
-                "--format=litert needs a model that takes ids.*fill_mask",
+                "--format=litert is only for --kind=encoder, .*Received: --kind=fill_mask",
             ),
             ({"precision": "float16"}, "--precision must be.*'float16'"),
         ],

@@ -331,7 +331,12 @@ def test_characters_that_the_terminal_lacks(package, encoding, printed):
 class _Applicable(commands.CommandOptions):
     kind: str | None = commands.option("the kind", None)
     part: str | None = commands.option("the part", None)
-    depths: tuple[str, ...] = commands.option("depths", (), only_for={"kind": ("a", "b")})
+    depths: tuple[str, ...] = commands.option(
+        "depths", (), only_for={"kind": ("a", "b")}, repeated_only_for={"kind": ("b",)}
+    )
+    form: str = commands.option(
+        "the form", "x", values_only_for={"x": {"kind": ()}, "y": {"kind": ("a",), "part": ("p",)}}
+    )
     file: str | None = commands.option("file", None, needs="part")
     dry_run: bool = commands.option("nothing", False)
 
@@ -344,9 +349,19 @@ def test_options_say_where_they_apply(capsys):
     wanted = "--depths is only for --kind=a, b. Received: --kind=c. Leave it out."
     with pytest.raises(InputError, match=wanted):
         dataclasses.replace(unknown, kind="c")
+    assert dataclasses.replace(unknown, kind="b", depths=("1", "2")).form == "x"
+    wanted = "--depths, repeated, is only for --kind=b. Received: --kind=a. Pass it once."
+    with pytest.raises(InputError, match=wanted):
+        dataclasses.replace(unknown, kind="a", depths=("1", "2"))
+    assert commands.parse(_Applicable, ["x", "--form=y", "--kind=a"], "", "x").form == "y"
+    wanted = "--form=y is only for --part=p. Received: --part=q. Pass another."
+    with pytest.raises(InputError, match=wanted):
+        commands.parse(_Applicable, ["x", "--form=y", "--kind=a", "--part=q"], "", "x")
     with pytest.raises(InputError, match="--file requires --part. Pass both, or leave it out."):
         commands.parse(_Applicable, ["x", "--file=f"], "", "x")
     assert commands.parse(_Applicable, ["x", "--file=f", "--part=p"], "", "x").file == "f"
     with pytest.raises(SystemExit):
         commands.parse(_Applicable, ["x", "--help"], "", "x")
-    assert "depths; only for --kind=a, b" in capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
+    assert "depths; only for --kind=a, b; repeated only for --kind=b" in text
+    assert "the form; y only for --kind=a and --part=p (default" in text

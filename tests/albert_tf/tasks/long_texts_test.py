@@ -11,13 +11,14 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.classifier.module import ClassifierModule
-from albert_tf.tasks.examples import ChoiceExample, TextExample
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import split_windows
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import (
     MultiLabelSettings,
 )
 from albert_tf.tasks.multi_label.module import MultiLabelModule
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.features import featurize_choices
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceModel, MultipleChoiceSettings
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule

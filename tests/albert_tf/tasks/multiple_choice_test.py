@@ -10,8 +10,8 @@ import tf_keras
 
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.features import featurize_choices, fill_blanks
 from albert_tf.tasks.multiple_choice.model import (
     ABSENT,

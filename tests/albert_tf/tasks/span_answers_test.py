@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.answers import average_spans, decode_spans
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.answers import decode_spans
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.windows import cut_windows

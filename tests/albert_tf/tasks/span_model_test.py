@@ -8,9 +8,9 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.encoder import AlbertEncoder
-from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.spans.answers import decode_spans
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.heads import IndependentHead
 from albert_tf.tasks.spans.model import SpanModel, SpanSettings, allowed_positions

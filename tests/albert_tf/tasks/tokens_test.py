@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.tokens.entities import decode_tokens
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.features import featurize_tokens, words_per_window
 from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenCrossEntropy, TokenSettings
 from tests.albert_tf.tasks.span_features_test import TOKENIZER

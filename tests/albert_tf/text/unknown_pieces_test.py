@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
+from albert_tf.tasks.spans.examples import SpanExample
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.unknown_pieces import UnknownPieces
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.text.tokenizer import Normalization, Tokenizer

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from finetuning.datasets import DATASETS
 from finetuning.datasets.choices.multiple_choice import MultipleChoiceTable
 from finetuning.datasets.choices.swag import Swag

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from finetuning.datasets.choices.race import RACE
 from finetuning.datasets.dataset import Source

@@ -8,7 +8,10 @@ import random
 import pytest
 
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
+from albert_tf.tasks.spans.examples import SpanExample
+from albert_tf.tasks.tokens.examples import TokenExample
 from finetuning.datasets import DATASETS, OWN
 from finetuning.datasets.choices.race import RACE
 from finetuning.datasets.dataset import Reading, Source

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.scores.squad_metrics import best_threshold, score_answer

@@ -12,7 +12,7 @@ from seqeval.metrics import f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Reading, Source

@@ -1,6 +1,6 @@
 """Tests of the model card's part on token classification."""
 
-from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.tokens.examples import TokenExample
 from finetuning.kinds.cards.entity_mistakes import mistakes_of, sections
 
 TEXT = "Ann Lee and Bo met Cy in York"

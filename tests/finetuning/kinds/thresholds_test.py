@@ -9,8 +9,9 @@ import pytest
 
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import SpanExample, TextExample
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_predictor
+from albert_tf.tasks.spans.examples import SpanExample
 from finetuning import ensemble, predict, train
 from finetuning.datasets.selection import split
 from finetuning.datasets.spans.squad import SQUAD, hold_out

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Data

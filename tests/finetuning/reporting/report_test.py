@@ -4,10 +4,13 @@ import json
 
 import pytest
 
-from albert_tf.tasks.examples import ChoiceExample, Example, SpanExample, TextExample, TokenExample
+from albert_tf.tasks.examples import Example, TextExample
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
+from albert_tf.tasks.tokens.examples import TokenExample
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Data
 from finetuning.kinds.registry import FINETUNING

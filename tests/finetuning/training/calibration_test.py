@@ -17,8 +17,9 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
-from albert_tf.tasks.examples import ChoiceExample, TextExample
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.predictor import load_predictor, load_task_model, predict
 from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.texts import featurize_texts

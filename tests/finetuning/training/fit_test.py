@@ -13,8 +13,9 @@ from scipy.special import log_softmax
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import SpanExample, TextExample
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
+from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.model import SpanModel, SpanSettings
 from albert_tf.tasks.texts import featurize_texts

@@ -11,9 +11,12 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.embedding.examples import SearchExample
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.ranking.examples import RankingExample
+from albert_tf.tasks.spans.examples import SpanExample
+from albert_tf.tasks.tokens.examples import TokenExample
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Data, Source
 from finetuning.training.config import FinetuneConfig, TrainingConfig

@@ -1,0 +1,38 @@
+"""Examples of questions with options."""
+
+import dataclasses
+
+from albert_tf.tasks.examples import Example
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceExample(Example):
+    """A question with the options to choose from (RACE).
+
+    >>> options = ("Jane Austen", "George Eliot")
+    >>> example = albert_tf.ChoiceExample("Who wrote Emma?", "", options, label=0)
+    >>> example.options[example.label]
+    'Jane Austen'
+
+    Attributes:
+      question: the text of the question.
+      context: the text that the question is about; empty if there is none.
+      options: the possible answers, two or more; their number may differ between questions.
+      label: the index of the correct option; None if unknown.
+    """
+
+    question: str
+    context: str
+    options: tuple[str, ...]
+    label: int | None = None
+
+    @property
+    def named_texts(self) -> tuple[tuple[str, str], ...]:
+        """The question, the context and the options."""
+        options = tuple(("options", option) for option in self.options)
+        return ("question", self.question), ("context", self.context), *options
+
+    @property
+    def source(self) -> str:
+        """The context, or without one the question."""
+        return self.context or self.question
