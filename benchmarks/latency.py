@@ -43,6 +43,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.report_text import markdown_table
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.progress import Progress
 from benchmarks import workers
@@ -131,7 +132,7 @@ class Dev(NamedTuple):
 
     name: str
     examples: Sequence[Any]
-    section: Any
+    section: TaskSettings
     tokenizer: Tokenizer
 
     @property
@@ -177,7 +178,7 @@ def main(options: LatencyOptions) -> None:
 
 
 def candidates_of(
-    options: LatencyOptions, section: Any, config: AlbertConfig
+    options: LatencyOptions, section: TaskSettings, config: AlbertConfig
 ) -> dict[str, Candidate]:
     """Return `CANDIDATES` and, as far as the model allows, fewer layers and the early exit."""
     given = settings.parse("--depths", tuple[int, ...], options.depths)
@@ -276,7 +277,7 @@ def tables(lines: Sequence[Mapping[str, Any]], metric: str | None) -> str:
     return "\n\n".join([*parts, *absent])
 
 
-def _section(run_dir: str) -> Any:
+def _section(run_dir: str) -> TaskSettings:
     section = task_of(run_dir)
     if section.kind not in KINDS_OF_RUN:
         raise InputError(
@@ -300,7 +301,7 @@ def _chosen(options: LatencyOptions, known: Mapping[str, Candidate]) -> dict[str
     return {name: known[name] for name in names}
 
 
-def _dev(options: LatencyOptions, section: Any, tokenizer: Tokenizer) -> Dev:
+def _dev(options: LatencyOptions, section: TaskSettings, tokenizer: Tokenizer) -> Dev:
     name = dataset_name(options.run_dir, options.task)
     source = source_of(options.data_dir, False, reading_of(options.run_dir, name))
     examples = read_part(DATASETS[name], source, "dev", section)

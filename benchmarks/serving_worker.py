@@ -146,7 +146,7 @@ def _export(model: Model, folder: str, precision: str, format: str = "saved_mode
     """Write our classifier to `folder`."""
     import tensorflow as tf
 
-    from albert_tf.export.constant_stack import with_constants
+    from albert_tf.export.constant_stack import use_constants
     from albert_tf.export.onnx import write_onnx
     from albert_tf.models.config import AlbertConfig
     from albert_tf.models.encoder import AlbertEncoder
@@ -167,7 +167,8 @@ def _export(model: Model, folder: str, precision: str, format: str = "saved_mode
             if "bias" in variable.name:
                 variable.assign(tf.random.normal(variable.shape, stddev=0.02))
         if format == "saved_model":
-            module = kind.module(with_constants(network), tokenizer, ExportSettings())
+            use_constants(kind.encoder_of(network))
+            module = kind.module(network, tokenizer, ExportSettings())
             tf.saved_model.save(module, folder, signatures=module.signatures())
             return
     with tempfile.TemporaryDirectory() as run:

@@ -69,9 +69,8 @@ class FinetuneOptions(commands.CommandOptions):
         only_for=_only_for("text_column"),
     )
     label_column: tuple[str, ...] = commands.option(
-        "the column of the label in your own table, `label` by default; for multi_label, may be "
-        "repeated for columns of 0 and 1; in CoNLL columns, its number from 0 (the last one if not "
-        "given)",
+        "the column of the label in your own table, `label` by default; repeated, the columns of 0 "
+        "and 1 of the labels; in CoNLL columns, its number from 0 (the last one if not given)",
         (),
         only_for=_only_for("label_column"),
         repeated_only_for=_only_for("label_columns"),

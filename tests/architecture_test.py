@@ -216,6 +216,7 @@ TUNING_ROOMS = {edge.module.rpartition(".")[0] for edge in imports_of(FINETUNING
 # Who may know a kind of task: its rooms, the registries, and the datasets, each of which feeds one.
 KNOW_KINDS = (
     *(f"albert_tf.tasks.{room}" for room in ROOMS),
+    "albert_tf.tasks.pretrained",  # the room of what is exported without a task
     "albert_tf.tasks.kinds",
     *TUNING_ROOMS,
     "finetuning.kinds.registry",
@@ -228,8 +229,8 @@ KNOW_KINDS = (
 
 ROOM = re.compile(rf"albert_tf\.tasks\.({'|'.join(sorted(ROOMS))})\b")
 PROBE = re.compile(  # not getattr(task, key) of every field, or the type of a value in JSON
-    r"(?:has|get)attr\((\w+\.)*_?(task|kind|example|features), '.*"
-    r"|isinstance\((\w+\.)*_?(task|kind|example|features), [A-Z].*"
+    r"(?:has|get)attr\((\w+\.)*_?(task|kind|example|features|model), '.*"
+    r"|isinstance\((\w+\.)*_?(task|kind|example|features|model), [A-Z].*"
 )
 
 
@@ -248,9 +249,17 @@ def kinds_known(path: pathlib.Path) -> list[str]:
         for node in parsed(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
+    named = re.compile(rf"(?:.*[=:'`])?({'|'.join(names)})(?:['`].*)?", re.S)  # no English words
+    named_within = re.compile("|".join(name for name in names if "_" in name))
+    docstrings = {id(node.value) for node in parsed(path) if isinstance(node, ast.Expr)}
     return [
         *edges,
-        *(f"{shown(path)}:{n.lineno} names {n.value}" for n in constants if n.value in names),
+        *(
+            f"{shown(path)}:{n.lineno} names {n.value}"
+            for n in constants
+            if id(n) not in docstrings
+            and (named.fullmatch(n.value) or named_within.search(n.value))
+        ),
         # a module in a string, as for importlib, and a question that the contract should answer
         *(f"{shown(path)}:{n.lineno} names {n.value}" for n in constants if ROOM.match(n.value)),
         *(

@@ -2,19 +2,18 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
+from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.kernels.interface import PLAIN, Kernels, Norm
 from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.layers.shared_stack import InferenceLayer, SharedStack
 
 # In memory, constants take four to five times their size for each signature in use.
 LARGEST = 64 * 2**20
-Model = TypeVar("Model", bound=tf_keras.Model)
 
 
 class ConstantStack:
@@ -59,22 +58,16 @@ class ConstantStack:
         return x if self._norm is None else PLAIN.add_norm(x, None, self._norm)
 
 
-def with_constants(model: Model, largest: int = LARGEST) -> Model:
-    """Replace the layers of `model` in place by constants, and return it.
+def use_constants(encoder: AlbertEncoder, largest: int = LARGEST) -> None:
+    """Replace the layers of an encoder in place by constants.
 
     Do nothing if it does not compute in bfloat16, or if its layers have more than `largest` bytes
     in bfloat16. In float32, variables are faster.
-
-    Args:
-      model: an encoder, or a model with one.
-      largest: see above.
     """
-    encoder = getattr(model, "encoder", model)
     stack = encoder.stack
     weights = sum(variable.shape.num_elements() for variable in stack.variables)
     if stack.compute_dtype == "bfloat16" and 2 * weights <= largest:
-        encoder.stack = ConstantStack(stack)
-    return model
+        encoder.stack = cast(SharedStack, ConstantStack(stack))  # with its methods for inference
 
 
 def _constant_layer(block: EncoderBlock, dtype: str) -> InferenceLayer:
@@ -84,8 +77,8 @@ def _constant_layer(block: EncoderBlock, dtype: str) -> InferenceLayer:
         """Return the weights of products in `dtype`, and others, as of LayerNorms, as they are."""
         values, ends = part._asdict(), ("projections", "kernel", "bias")
         affine = {name: value for name, value in values.items() if name.endswith(ends)}
-        cast = tf.nest.map_structure(lambda value: tf.cast(value, dtype), affine)
-        return tf.nest.map_structure(np.asarray, part._replace(**cast))
+        lowered = tf.nest.map_structure(lambda value: tf.cast(value, dtype), affine)
+        return tf.nest.map_structure(np.asarray, part._replace(**lowered))
 
     weights = (
         stored(block.attention.weight_tensors(PLAIN)),

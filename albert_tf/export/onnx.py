@@ -8,7 +8,6 @@ from albert_tf.export.format import Format, Request
 from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Graph, import_onnx
 from albert_tf.graph.onnx.int8_graph import Int8Graph
-from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.files import outputs
 from albert_tf.tasks.kind import Export, ExportSettings
 from albert_tf.text.tokenizer import Tokenizer
@@ -105,5 +104,5 @@ def onnx_model(
       InputError: the package onnx is missing.
     """
     graph = _GRAPHS[quantization]()
-    encoder = EncoderGraph(graph, model if isinstance(model, AlbertEncoder) else model.encoder)
+    encoder = EncoderGraph(graph, export.encoder_of(model))
     return graph.model(export.onnx_inputs(), export.onnx_outputs(encoder, model, values))

@@ -6,7 +6,7 @@ import shutil
 import tensorflow as tf
 
 from albert_tf.export import serving
-from albert_tf.export.constant_stack import with_constants
+from albert_tf.export.constant_stack import use_constants
 from albert_tf.export.format import Format, Request
 from albert_tf.graph.signatures import ServedModule
 from albert_tf.models.checkpoints import EXTRAS, require_readable
@@ -33,7 +33,7 @@ class SavedModel(Format):
         """Return the module to save."""
         model = request.export.load(request.run.path)
         if request.export.may_freeze:
-            model = with_constants(model)
+            use_constants(request.export.encoder_of(model))
         return request.export.module(model, request.tokenizer, request.values)
 
     def write(self, built: ServedModule, request: Request, folder: str) -> None:

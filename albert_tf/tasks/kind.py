@@ -87,6 +87,10 @@ class Export(abc.ABC):
           InputError: the model does not have what `values` ask for.
         """
 
+    def encoder_of(self, model: Any) -> AlbertEncoder:
+        """Return the encoder of a model that `load` returns, if it has one."""
+        return model.encoder
+
     def onnx_inputs(self) -> Mapping[str, Sequence[str]]:
         """Return the shapes of the int32 inputs of the ONNX model by name."""
         return {name: ("B", "S") for name in INPUTS}

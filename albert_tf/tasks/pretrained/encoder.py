@@ -101,6 +101,10 @@ class Encoder(Export):
         """Load the pretrainer or, if there are no heads, the encoder."""
         return _load(path, unroll)
 
+    def encoder_of(self, model: AlbertEncoder | AlbertPretrainer) -> AlbertEncoder:
+        """Return the encoder."""
+        return model if isinstance(model, AlbertEncoder) else model.encoder
+
     def module(
         self, model: AlbertEncoder | AlbertPretrainer, tokenizer: Tokenizer, values: ExportSettings
     ) -> EncoderModule:

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from albert_tf.export.constant_stack import ConstantStack, with_constants
+from albert_tf.export.constant_stack import ConstantStack, use_constants
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.kernels.interface import PLAIN
 from albert_tf.models.layers.attention import additive_mask
@@ -69,12 +69,15 @@ def test_layers_compute_the_same(tiny, changes, dtype, tolerance):
 
 def test_only_small_layers_in_bfloat16_become_constants(tiny):
     encoder = AlbertEncoder(tiny).create_weights()
-    assert isinstance(with_constants(encoder).stack, SharedStack)
+    use_constants(encoder)
+    assert isinstance(encoder.stack, SharedStack)
     encoder = AlbertEncoder(tiny, dtype="mixed_bfloat16").create_weights()
     weights = sum(v.shape.num_elements() for v in encoder.variables)
     in_block = sum(v.shape.num_elements() for v in encoder.stack.variables)
-    assert isinstance(with_constants(encoder, 2 * in_block - 1).stack, SharedStack)
-    assert isinstance(with_constants(encoder, 2 * in_block).stack, ConstantStack)
+    use_constants(encoder, 2 * in_block - 1)
+    assert isinstance(encoder.stack, SharedStack)
+    use_constants(encoder, 2 * in_block)
+    assert isinstance(encoder.stack, ConstantStack)
     assert sum(v.shape.num_elements() for v in encoder.variables) == weights - in_block
 
 
@@ -95,7 +98,7 @@ def test_masks_and_embeddings(tiny, small_tokenizer):
         ]
 
     plain = answers()
-    with_constants(pretrainer)
+    use_constants(pretrainer.encoder)
     for wanted, found in zip(plain, answers(), strict=True):
         assert np.abs(wanted).max() > 0.01
         np.testing.assert_allclose(found, wanted, atol=0.1)
@@ -117,7 +120,7 @@ def test_export_answers_the_same_and_holds_the_block_once(tiny, small_tokenizer,
         return tf.saved_model.load(str(tmp_path / name))
 
     plain = export("plain")
-    with_constants(model)
+    use_constants(model.encoder)
     constant = export("constant")
     for name in ("serving_default", "depth_1", "depth_2", "early_exit"):
         wanted, found = (

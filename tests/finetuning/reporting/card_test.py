@@ -235,6 +235,7 @@ def test_the_card_has_errors_and_baselines_beside_the_scores(start: str, tmp_pat
     predictions = [{"label": "yes", "score": 0.9}] * 40
     result = {
         "metric": "accuracy",
+        "training_precision": "float32",
         "accuracy": 1.0,
         "loss": 0.1054,
         "baseline": 0.5,

@@ -89,7 +89,7 @@ def test_few_examples_and_equal_answers_have_no_error(given: str, text: str):
     data = Data(task.section, examples, {"dev": examples})
     rows = [{"step": 1.0, "dev/accuracy": 1.0, "seconds": 1.0}]
     parts = {"dev": (task.score(answers, examples), answers)}
-    result = result_of(task, data, parts, rows, "accuracy", 1)
+    result = {**result_of(task, data, parts, rows, "accuracy", 1), "training_precision": "float32"}
     assert ("standard_error" in result) == ("standard_errors" in result) == (len(given) == 30)
     constant = "a constant answer, chosen in training: 1.0000"
     assert line("classifier", result) == f"dev accuracy {text} examples ({constant})"
@@ -158,6 +158,7 @@ def test_scores_at_the_default_threshold():
     found = at_default(task, section, answers, examples)
     assert found == pytest.approx({"macro_f1": 1 / 3, "micro_f1": 1 / 2})
     result = {"metric": "macro_f1", "dev_examples": 2, **task.score(answers, examples)}
+    result["training_precision"] = "float32"
     text = line("multi_label", result | {"at_default_threshold": found})
     assert "chosen thresholds macro_f1 0.6667 (at 0.5: 0.3333), micro_f1 0.6667 (at 0.5: 0." in text
 
