@@ -35,13 +35,11 @@ from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.files.text_files import lines_of
-from albert_tf.tasks.embedding.embedder import Embedder
-from albert_tf.tasks.embedding.kind import Embedding
 from benchmarks import workers
 from benchmarks.runtimes import Ids, onnx_session
 from finetuning.datasets.embeddings.onnx_teacher import OnnxTeacher, onnx_file
 
-BATCH = 32
+BATCH, _KIND = 32, "embedding"
 System = Callable[[Sequence[str]], np.ndarray]
 
 
@@ -84,7 +82,7 @@ def main(options: EmbeddingBenchmarkOptions) -> None:
         for format in ("saved_model", "onnx"):
             with contextlib.redirect_stdout(sys.stderr):
                 output = f"{folder}/{format}"
-                export(ExportOptions(options.model, output, Embedding.name, format=format))
+                export(ExportOptions(options.model, output, _KIND, format=format))
         ids = Ids.of(f"{folder}/onnx/1")
         systems = _ours(options.model, folder, ids)
         if peer:
@@ -116,11 +114,11 @@ def _ours(model: str, folder: str, ids: Ids) -> dict[str, System]:
     return {
         "embedder": _call(albert_tf.load_embedder(model)),
         "saved-model": _call(albert_tf.load_embedder(f"{folder}/saved_model/1")),
-        "onnx-runtime": lambda batch: session.run([Embedding.name], ids(batch))[0],
+        "onnx-runtime": lambda batch: session.run([_KIND], ids(batch))[0],
     }
 
 
-def _call(embedder: Embedder) -> System:
+def _call(embedder: Callable) -> System:
     return lambda batch: embedder(batch, batch_size=BATCH, show_progress_bar=False)
 
 

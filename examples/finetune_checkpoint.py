@@ -11,8 +11,7 @@ import tf_keras
 
 import albert_tf
 from albert_tf.optimization import LinearWarmupLinearDecay
-from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
-from albert_tf.tasks.texts import featurize_texts
+from albert_tf.tasks.kinds import KINDS
 
 
 def main(
@@ -26,9 +25,10 @@ def main(
     labels = tuple(sorted({label for _, label in rows}))
     examples = [albert_tf.TextExample(text, label=labels.index(label)) for text, label in rows]
 
-    task = ClassifierSettings(labels, seq_length=64)
-    features = featurize_texts(examples, albert_tf.load_tokenizer(init), task)
-    model = SequenceClassifier(albert_tf.load_encoder(init), task)
+    kind = KINDS["classifier"]
+    task = kind.settings(labels=labels, seq_length=64)
+    features = kind.featurize(examples, albert_tf.load_tokenizer(init), task)
+    model = kind.model(albert_tf.load_encoder(init), task)
 
     steps = epochs * -(-len(examples) // batch_size)
     schedule = LinearWarmupLinearDecay(rate, warmup_steps=steps // 10, decay_steps=steps)

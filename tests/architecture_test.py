@@ -234,14 +234,18 @@ PROBE = re.compile(  # not getattr(task, key) of every field, or the type of a v
 )
 
 
-def kinds_known(path: pathlib.Path) -> list[str]:
-    """Imports of a kind's room, and names of kinds, in a module that must not know any."""
-    edges = [
+def rooms_imported(path: pathlib.Path) -> list[str]:
+    """Imports of a kind's room."""
+    return [
         f"{shown(path)}:{edge.line} imports {edge.module}"
         for edge in imports_of(path)
         if (edge.module.startswith("albert_tf.tasks.") and edge.module.split(".")[2] in ROOMS)
         or edge.module.startswith((*TUNING_ROOMS,))
     ]
+
+
+def kinds_known(path: pathlib.Path) -> list[str]:
+    """Imports of a kind's room, and names of kinds, in a module that must not know any."""
     names = re.findall(r'^    "(\w+)": ', FINETUNING_REGISTRY.read_text(), re.M)
     assert len(names) == len(ROOMS), "a kind has one room and one line in each registry"
     constants = [
@@ -253,7 +257,7 @@ def kinds_known(path: pathlib.Path) -> list[str]:
     named_within = re.compile("|".join(name for name in names if "_" in name))
     docstrings = {id(node.value) for node in parsed(path) if isinstance(node, ast.Expr)}
     return [
-        *edges,
+        *rooms_imported(path),
         *(
             f"{shown(path)}:{n.lineno} names {n.value}"
             for n in constants
@@ -278,6 +282,12 @@ def test_only_its_rooms_know_a_kind():
         if not dotted(path).startswith(KNOW_KINDS)
         and shown(path) != "albert_tf/__init__.py"  # the public names
         for each in kinds_known(path)
+    ]
+    found += [
+        each
+        for package in ("examples", "benchmarks")
+        for path in sources(package)
+        for each in rooms_imported(path)
     ]
     assert not found, "\n".join(found)
 

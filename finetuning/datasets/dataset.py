@@ -4,10 +4,11 @@ import abc
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic
 
 from albert_tf.runtime.bounds import POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.errors import InputError, shortened
+from albert_tf.tasks.task_settings import SettingsT, TaskSettings
 from finetuning.datasets.scores import metrics
 from finetuning.datasets.tables.table_files import write_predictions
 
@@ -103,7 +104,7 @@ def source_of(data_dir: str | None, tfds: bool, reading: Reading = Reading()) ->
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
+class Data(Generic[SettingsT]):
     """The examples of a dataset.
 
     Attributes:
@@ -114,13 +115,13 @@ class Data:
         dataset's recipe and the user's settings replace them.
     """
 
-    task: Any
+    task: SettingsT
     train: Sequence[Any]
     dev: Mapping[str, Sequence[Any]]
     recipe: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-class Dataset(abc.ABC):
+class Dataset(abc.ABC, Generic[SettingsT]):
     """A dataset in its own layout.
 
     Examples are of the types in `albert_tf.tasks.examples`. `albert_tf.tasks.kinds` turns them into
@@ -162,7 +163,7 @@ class Dataset(abc.ABC):
         """
 
     @abc.abstractmethod
-    def read_part(self, source: Source, part: str, task: Any) -> Sequence[Any]:
+    def read_part(self, source: Source, part: str, task: SettingsT) -> Sequence[Any]:
         """Return the examples of another part, such as `test`, for a run whose section is `task`.
 
         They may have no answers, and their texts may be empty. The errors are those of `read`.
@@ -194,7 +195,7 @@ class Dataset(abc.ABC):
         return prediction["label"]
 
 
-def require_section(name: str, task: Any, **expected: Any) -> None:
+def require_section(name: str, task: TaskSettings, **expected: Any) -> None:
     """Check that the `task` section of a run fits the dataset `name`.
 
     Args:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.task_settings import TaskSettings
@@ -135,7 +134,7 @@ class GlueTask(LabeledTexts):
         return self.section.kind
 
     @property
-    def section(self) -> ClassifierSettings | RegressorSettings:
+    def section(self) -> TaskSettings:
         """The default `task` section of the task's runs."""
         return super().section if self.labels else RegressorSettings(pair=len(self.texts) > 1)
 

@@ -13,7 +13,7 @@ from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.tables.table_files import Rows, Table
 
 
-class LabeledTexts(Dataset):
+class LabeledTexts(Dataset[TaskSettings]):
     """A dataset of labeled texts; a new one says what its files are.
 
     Attributes:
@@ -35,7 +35,7 @@ class LabeledTexts(Dataset):
         """Return the table of a part; see `open_table` of `table_files`, `find` of `part_files`."""
 
     @property
-    def section(self) -> Any:
+    def section(self) -> TaskSettings:
         """The default `task` section of a run."""
         return ClassifierSettings(pair=len(self.texts) > 1, labels=self.labels)
 

@@ -42,7 +42,7 @@ Rows = Iterator[tuple[str, tuple[str, str | None], tuple[str, ...] | None]]
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiLabel(Dataset):
+class MultiLabel(Dataset[MultiLabelSettings]):
     """Texts (column `text`) or pairs (`text_a`, `text_b`) with any number of labels (`label`).
 
     The labels of a row are a list in JSON lines, and in any format a text that

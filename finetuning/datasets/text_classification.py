@@ -31,7 +31,7 @@ _BINARY = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
 Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
 
 
-class TextClassification(Dataset):
+class TextClassification(Dataset[ClassifierSettings]):
     """Texts (column `text`) or pairs (`text_a`, `text_b`) with any set of labels (`label`).
 
     `Source.reading` may name other columns. The labels are those of the training part, sorted by

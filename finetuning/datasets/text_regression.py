@@ -19,7 +19,7 @@ from finetuning.datasets.text_classification import (
 )
 
 
-class TextRegression(Dataset):
+class TextRegression(Dataset[RegressorSettings]):
     """Texts (column `text`) or pairs (`text_a`, `text_b`) with any numbers (`label`).
 
     `Source.reading` may name other columns. A part to predict, such as `test`, may have no column

@@ -39,7 +39,7 @@ class Classifier(TextKind[ClassifierSettings]):
         "training.learning_rate": 5e-4,
     }
 
-    def constant_answer(self, data: Data) -> tuple[str, Prediction]:
+    def constant_answer(self, data: Data[ClassifierSettings]) -> tuple[str, Prediction]:
         """Return the most frequent label."""
         labels = data.task.labels
         (most, _), *_ = collections.Counter(example.label for example in data.train).most_common(1)

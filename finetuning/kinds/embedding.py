@@ -59,7 +59,7 @@ class Embedding(FinetuningKind[EmbeddingSettings]):
             names = columns
         return TextExample(*(text_of(row, name) for name in names))
 
-    def constant_answer(self, data: Data) -> None:
+    def constant_answer(self, data: Data[EmbeddingSettings]) -> None:
         """Return None: a constant orders nothing."""
         return None
 

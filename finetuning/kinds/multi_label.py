@@ -111,7 +111,7 @@ class MultiLabel(TextKind[MultiLabelSettings]):
     label_keys = ("labels", "label")
     empty_remedy = " Rare labels also need lower thresholds: training.threshold_share=0.1."
 
-    def constant_answer(self, data: Data) -> tuple[str, Prediction]:
+    def constant_answer(self, data: Data[MultiLabelSettings]) -> tuple[str, Prediction]:
         """Return the labels of at least half of the training examples, or else the most frequent.
 
         The probability of each label is its share of the training examples.

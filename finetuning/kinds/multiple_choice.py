@@ -39,7 +39,7 @@ class MultipleChoice(FinetuningKind[MultipleChoiceSettings]):
         texts = tuple(text_of({"option": option}, "option") for option in options)
         return ChoiceExample(question, context, texts)
 
-    def constant_answer(self, data: Data) -> tuple[str, Prediction]:
+    def constant_answer(self, data: Data[MultipleChoiceSettings]) -> tuple[str, Prediction]:
         """Return the most frequent option."""
         (most, _), *_ = collections.Counter(example.label for example in data.train).most_common(1)
         words = f"always option {option_letter(int(most))}, the most frequent in training"

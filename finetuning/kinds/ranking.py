@@ -71,7 +71,7 @@ class Ranking(FinetuningKind[RankingSettings]):
         items = [item if isinstance(item, dict) else {"text": item} for item in candidates]
         return RankingExample(query, tuple(text_of(item, "text") for item in items))
 
-    def constant_answer(self, data: Data) -> None:
+    def constant_answer(self, data: Data[RankingSettings]) -> None:
         """Return None: a constant orders nothing."""
         return None
 

@@ -25,7 +25,7 @@ class Regressor(TextKind[RegressorSettings]):
     student_losses = (SQUARED_ERROR,)
     kind = KINDS["regressor"]
 
-    def constant_answer(self, data: Data) -> tuple[str, Prediction]:
+    def constant_answer(self, data: Data[RegressorSettings]) -> tuple[str, Prediction]:
         """Return the mean."""
         mean = statistics.fmean(example.label for example in data.train)
         words = f"always {mean:.4g}, the mean of the training labels"

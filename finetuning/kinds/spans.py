@@ -75,7 +75,7 @@ class Span(FinetuningKind[SpanSettings]):
         """Return the example in an object with question and context."""
         return SpanExample(text_of(row, "question"), text_of(row, "context"))
 
-    def constant_answer(self, data: Data) -> tuple[str, Prediction] | None:
+    def constant_answer(self, data: Data[SpanSettings]) -> tuple[str, Prediction] | None:
         """Return no answer; None for SQuAD 1.1."""
         empty: Prediction = {"answer": "", "n_best": [], "null_score": 0.0}
         return ("no answer to any question", empty) if data.task.answerable else None

@@ -51,7 +51,7 @@ class Tokens(FinetuningKind[TokenSettings]):
         """Return the example in an object with text."""
         return TokenExample(text_of(row, text_key_of(columns)))
 
-    def constant_answer(self, data: Data) -> tuple[str, Prediction] | None:
+    def constant_answer(self, data: Data[TokenSettings]) -> tuple[str, Prediction] | None:
         """Return no entity; None if every word has a label."""
         if data.task.scheme == "words":
             return None

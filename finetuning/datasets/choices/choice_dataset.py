@@ -5,7 +5,7 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice.model import option_letter
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings, option_letter
 from finetuning.datasets.dataset import Dataset, Prediction
 
 
@@ -73,7 +73,7 @@ def most_options(examples: Sequence[ChoiceExample]) -> int:
     return max(len(example.options) for example in examples)
 
 
-class ChoiceDataset(Dataset):
+class ChoiceDataset(Dataset[MultipleChoiceSettings]):
     """What all multiple-choice datasets share; none of them defines a format of submissions."""
 
     kind: str = "multiple_choice"

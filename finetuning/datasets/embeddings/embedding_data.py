@@ -11,7 +11,6 @@ from albert_tf.runtime.files.compression import format_of
 from albert_tf.tasks.embedding.examples import ContrastExample, Corpus, SearchExample
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
 from finetuning.datasets.embeddings import beir
 from finetuning.datasets.embeddings.pair_tables import GLUE_PAIR, LIST, examples_of, is_optional
@@ -25,7 +24,7 @@ from finetuning.datasets.tables.table_files import PART_ENDS, open_table
 _SIMCSE = {"model.hidden_dropout": 0.1, "model.attention_dropout": 0.1}
 
 
-class EmbeddingData(Dataset):
+class EmbeddingData(Dataset[EmbeddingSettings]):
     """Texts, pairs, texts with negatives, or scored pairs to train on, and searches as dev part.
 
     A part is a table (see `examples_of` of `pair_tables`), or qrels/PART.tsv of a folder in BEIR's
@@ -51,7 +50,9 @@ class EmbeddingData(Dataset):
         measured = {name: self.measured(examples) for name, examples in dev.items()}
         return Data(task, train, measured, _SIMCSE if task.loss == "simcse" else {})
 
-    def read_part(self, source: Source, part: str, task: TaskSettings) -> Sequence[TextExample]:
+    def read_part(
+        self, source: Source, part: str, task: EmbeddingSettings
+    ) -> Sequence[TextExample]:
         """Read the examples of a part; of the training part as they are trained on."""
         require_section(self.name, task, kind=self.kind)
         examples = self.examples(source, part)

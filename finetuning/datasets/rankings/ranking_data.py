@@ -7,7 +7,6 @@ from typing import Any
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.ranking.examples import RankingExample, TrainingQuery
 from albert_tf.tasks.ranking.model import RankingSettings
-from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
 from finetuning.datasets.rankings.list_files import OPTIONAL, examples_of
 from finetuning.datasets.scores import metrics, ranking_metrics
@@ -19,7 +18,7 @@ from finetuning.datasets.tables.table_files import PART_ENDS, open_table
 _RECIPE = {"training.batch_size": 8}
 
 
-class RankingData(Dataset):
+class RankingData(Dataset[RankingSettings]):
     """Queries with candidates whose labels are grades of relevance, 0 for those not relevant.
 
     A part is JSON lines with `query` and `candidates`, a list of objects with `text` and `label`,
@@ -51,7 +50,7 @@ class RankingData(Dataset):
         queries = [TrainingQuery(**vars(example)) for example in train]
         return Data(RankingSettings(largest_grade=largest), queries, scored, _RECIPE)
 
-    def read_part(self, source: Source, part: str, task: TaskSettings) -> list[RankingExample]:
+    def read_part(self, source: Source, part: str, task: RankingSettings) -> list[RankingExample]:
         """Read the queries of a part, which may have no labels."""
         require_section(self.name, task, kind=self.kind)
         return self.examples(source, part, to_predict=True)

@@ -12,7 +12,6 @@ from albert_tf.runtime.files.compression import without_suffix
 from albert_tf.runtime.files.outputs import write_json
 from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
-from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.scores.metrics import require_known
@@ -29,7 +28,7 @@ SCORES = ("f1", "exact_match")
 
 
 @dataclasses.dataclass(frozen=True)
-class SquadTask(Dataset):
+class SquadTask(Dataset[SpanSettings]):
     """A version of SQuAD.
 
     `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or
@@ -72,7 +71,7 @@ class SquadTask(Dataset):
         require_answers(location, examples, self.version)
         return location, examples
 
-    def read_part(self, source: Source, part: str, task: TaskSettings) -> list[SpanExample]:
+    def read_part(self, source: Source, part: str, task: SpanSettings) -> list[SpanExample]:
         """Read the examples of a part, such as dev."""
         name = f"SQuAD {self.version}"
         require_section(name, task, kind=self.kind, answerable=self._answerable)

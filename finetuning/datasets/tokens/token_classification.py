@@ -26,7 +26,7 @@ from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tokens import conll_tags, object_files, token_files
 
 
-class TokenClassification(Dataset):
+class TokenClassification(Dataset[TokenSettings]):
     """Named entities, parts of speech and other labels of words or spans.
 
     The labels are those of the training part, sorted by name. A part to predict may have none.
