@@ -57,13 +57,13 @@ from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
 
-def _tasks(has: Callable[[FinetuningKind], bool]) -> list[str]:
-    """Return the tasks whose kinds have something."""
-    return [task for task, dataset in TRAINED.items() if has(FINETUNING[dataset.kind])]
+def _only_for(has: Callable[[FinetuningKind], bool]) -> commands.Places:
+    """Return where an option applies: to the tasks whose kinds have something."""
+    return {"task": lambda: [task for task, d in TRAINED.items() if has(FINETUNING[d.kind])]}
 
 
 LOSSES = {
-    loss: {"task": _tasks(lambda kind, loss=loss: loss in kind.student_losses)}
+    loss: _only_for(lambda kind, loss=loss: loss in kind.student_losses)
     for loss in dict.fromkeys(loss for kind in FINETUNING.values() for loss in kind.student_losses)
 }
 # A setting -> the student's only value, and why.
@@ -99,7 +99,7 @@ class DistillOptions(commands.CommandOptions):
         "unlabeled texts to add to the training texts: a table, or a text per line",
         None,
         path=True,
-        only_for={"task": _tasks(lambda kind: kind.takes_texts)},
+        only_for=_only_for(lambda kind: kind.takes_texts),
     )
     loss: Annotated[str | None, one_of(*LOSSES)] = commands.option(
         f"{' or '.join(LOSSES)}; default: the first that the task has",

@@ -44,12 +44,13 @@ from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
 
-def _only_for(name: str) -> dict[str, list[str]]:
+def _only_for(name: str) -> commands.Places:
     """Return where an option about files applies: to the datasets that have it."""
-    return {"task": [task for task, dataset in DATASETS.items() if name in dataset.options]}
+    return {"task": lambda: [task for task, data in DATASETS.items() if name in data.options]}
 
 
-_WITH_FEW_LABELS = [task for task, data in TRAINED.items() if FINETUNING[data.kind].few_labels]
+def _with_few_labels() -> list[str]:
+    return [task for task, data in TRAINED.items() if FINETUNING[data.kind].few_labels]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +114,7 @@ class FinetuneOptions(commands.CommandOptions):
         "paper; few_labels for a classifier with a handful of texts for each label, which starts "
         "best from an embedder; or none for the project's defaults",
         "paper",
-        values_only_for={"few_labels": {"task": _WITH_FEW_LABELS}},
+        values_only_for={"few_labels": {"task": _with_few_labels}},
     )
     seeds: Annotated[int, POSITIVE] = commands.option(
         "the number of runs; their seeds are `seed`, `seed` + 1, ...", 1

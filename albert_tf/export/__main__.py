@@ -12,7 +12,7 @@ OUTPUT/VERSION/model.tflite or model.onnx, which take ids, and the tokenizer.
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Annotated
 
 from albert_tf.runtime import commands  # first: it silences TensorFlow's start-up notes
@@ -27,7 +27,7 @@ from albert_tf.runtime import devices, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.kind import POOLINGS, ExportSettings
+from albert_tf.tasks.kind import POOLINGS, Export, ExportSettings
 from albert_tf.tasks.kinds import EXPORTS, KINDS, PRETRAINED
 from albert_tf.text.tokenizer import load_tokenizer
 
@@ -36,13 +36,17 @@ FORMATS: dict[str, Format] = {"saved_model": SavedModel(), "litert": LiteRT(), "
 _QUANTIZATIONS = dict.fromkeys(name for writer in FORMATS.values() for name in writer.quantizations)
 
 
-def _only_for(name: str) -> dict[str, Sequence[str]]:
+def _kinds(can: Callable[[Export], bool]) -> commands.Places:
+    """Return where something applies: to the kinds for which it is true."""
+    return {"kind": lambda: [kind for kind, export in EXPORTS.items() if can(export)]}
+
+
+def _only_for(name: str) -> commands.Places:
     """Return the kinds and the formats that take an option; all do if none says so."""
-    takers = {
-        "kind": [kind for kind, export in EXPORTS.items() if name in export.options],
-        "format": [format for format, writer in FORMATS.items() if name in writer.options],
-    }
-    return {option: names for option, names in takers.items() if names}
+    kinds = _kinds(lambda export: name in export.options)
+    formats = [format for format, writer in FORMATS.items() if name in writer.options]
+    has_kinds = any(name in export.options for export in EXPORTS.values())
+    return {**(kinds if has_kinds else {}), **({"format": formats} if formats else {})}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,10 +83,7 @@ class ExportOptions(commands.CommandOptions):
     format: Annotated[str, one_of(*FORMATS)] = commands.option(
         ", ".join(f"{name} ({writer.about})" for name, writer in FORMATS.items()),
         next(iter(FORMATS)),
-        values_only_for={
-            name: {"kind": [kind for kind, export in EXPORTS.items() if writer.can_write(export)]}
-            for name, writer in FORMATS.items()
-        },
+        values_only_for={name: _kinds(writer.can_write) for name, writer in FORMATS.items()},
     )
     quantization: Annotated[str, one_of(*_QUANTIZATIONS)] = commands.option(
         f"type of the weights, where none is float32: {', '.join(_QUANTIZATIONS)}",

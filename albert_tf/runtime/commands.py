@@ -52,7 +52,8 @@ if programs.is_command() and signal.getsignal(signal.SIGINT) is signal.default_i
     signal.signal(signal.SIGINT, _exit_quietly)
 
 T = TypeVar("T")
-Places = Mapping[str, Sequence[str]]  # other options -> the values beside which an option applies
+# Other options -> the values beside which an option applies, or a function that returns them.
+Places = Mapping[str, Sequence[str] | Callable[[], Sequence[str]]]
 USAGE_ERROR = 2
 TERMINATED = 128 + signal.SIGTERM
 _DEFINERS: dict[type, Callable] = {
@@ -82,12 +83,27 @@ class CommandOptions(Bounded):
             if (needed := field.metadata["needs"]) and not getattr(self, needed):
                 raise InputError(f"--{flag} requires --{needed}. Pass both, or leave it out.")
             for what, where, remedy in _rules(field, getattr(self, field.name)):
-                for other, values in where.items():
+                for other, values in _named(where).items():
                     if (given := getattr(self, other)) not in (None, *values):
                         raise InputError(
                             f"{what} is only for --{other}={', '.join(values)}. Received: "
                             f"--{other}={given}. {remedy}"
                         )
+
+
+def _named(places: Places) -> dict[str, Sequence[str]]:
+    return {other: values() if callable(values) else values for other, values in places.items()}
+
+
+def _where(field: dataclasses.Field) -> str:
+    """Return where an option applies, for its help text."""
+    metadata = field.metadata
+    places = {"": metadata["only_for"], **metadata["values_only_for"]}
+    text = ""
+    for what, where in {**places, "repeated": metadata["repeated_only_for"]}.items():
+        shown = [f"--{other}={', '.join(values)}" for other, values in _named(where).items()]
+        text += f"; {what}{' ' * bool(what)}only for {' and '.join(shown)}" if shown else ""
+    return text
 
 
 def _rules(field: dataclasses.Field, value: Any) -> Iterator[tuple[str, Places, str]]:
@@ -114,28 +130,23 @@ def option(
     """Return a field of an options dataclass; without a default the flag is required.
 
     Args:
-      help: the help text, which says where the option applies if `only_for` does.
+      help: the help text; --help adds where the option applies.
       default: the default value.
       flag: a flag name that cannot be a field name, such as --from.
       path: True for a path, with or without a prefix, or several; `paths.expand` applies to it.
-      only_for: other options -> the values beside which this one may be set. One that is None,
-        since its default depends on the input, is checked when `dataclasses.replace` sets it.
+      only_for: other options -> the values beside which this one may be set, or a function that
+        returns them. One that is None, since its default depends on the input, is checked when
+        `dataclasses.replace` sets it.
       values_only_for: values of this option -> as `only_for`, for this value; not the default.
       repeated_only_for: as `only_for`, for an option that is given more than once.
       needs: an option that must be set with this one.
     """
-    by_value = {
-        value: where for value, where in (values_only_for or {}).items() if value != default
-    }
-    places = {"": only_for, **by_value, "repeated": repeated_only_for}
-    for what, where in places.items():
-        shown = [f"--{other}={', '.join(values)}" for other, values in (where or {}).items()]
-        help += f"; {what} only for {' and '.join(shown)}".replace(";  ", "; ") if shown else ""
+    by_value = values_only_for or {}
     metadata: dict[str, Any] = {
         "help": help,
         "path": path,
         "only_for": only_for or {},
-        "values_only_for": by_value,
+        "values_only_for": {key: by_value[key] for key in by_value if key != default},
         "repeated_only_for": repeated_only_for or {},
         "needs": needs,
     }
@@ -299,5 +310,5 @@ def _define(name: str, hint: Any, field: dataclasses.Field, values: flags.FlagVa
     default = None if field.default is dataclasses.MISSING else field.default
     required = " (required)" if field.default is dataclasses.MISSING else ""
     extra = {} if kind is tuple else {"allow_overwrite": False}
-    text = field.metadata["help"] + required
+    text = field.metadata["help"] + _where(field) + required
     _DEFINERS[kind](name, default, text, flag_values=values, **extra)

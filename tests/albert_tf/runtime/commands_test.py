@@ -335,7 +335,9 @@ class _Applicable(commands.CommandOptions):
         "depths", (), only_for={"kind": ("a", "b")}, repeated_only_for={"kind": ("b",)}
     )
     form: str = commands.option(
-        "the form", "x", values_only_for={"x": {"kind": ()}, "y": {"kind": ("a",), "part": ("p",)}}
+        "the form",
+        "x",
+        values_only_for={"x": {"kind": ()}, "y": {"kind": lambda: ["a"], "part": ("p",)}},
     )
     file: str | None = commands.option("file", None, needs="part")
     dry_run: bool = commands.option("nothing", False)
