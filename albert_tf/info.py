@@ -13,13 +13,13 @@ import json
 from albert_tf.models.config import SHARINGS, AlbertConfig, head_param_counts, param_counts
 from albert_tf.models.presets import MODELS_M, SHARING_M
 from albert_tf.runtime import settings
-from albert_tf.runtime.commands import option, run
+from albert_tf.runtime.commands import CommandOptions, option, run
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.report_text import markdown_table
 
 
 @dataclasses.dataclass(frozen=True)
-class InfoOptions:
+class InfoOptions(CommandOptions):
     """The command line of `albert_tf.info`."""
 
     preset: str | None = option("a published or an included model, e.g. albert-base-v2", None)
@@ -31,6 +31,7 @@ class InfoOptions:
     set: tuple[str, ...] = option("key=value of the model, such as sharing=attention", ())
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         chosen = [self.preset is not None, self.config is not None, self.paper]
         if sum(chosen) != 1:
             raise InputError(

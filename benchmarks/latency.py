@@ -52,9 +52,9 @@ from finetuning.datasets import DATASETS, dataset_name, reading_of
 from finetuning.datasets.dataset import source_of
 from finetuning.datasets.scores.metrics import require_known
 from finetuning.datasets.selection import read_part
-from finetuning.kinds.registry import FINETUNING
+from finetuning.kinds.registry import FINETUNING, kinds_with
 
-KINDS_OF_RUN = tuple(name for name, kind in KINDS.items() if "depths" in kind.options)
+KINDS_OF_RUN = kinds_with("depths")
 _ANSWERS = ("probabilities", "score")  # what the signatures call them
 BATCHES = (1, 32)
 

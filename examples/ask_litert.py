@@ -77,7 +77,7 @@ def main(path: str, texts: Sequence[str]) -> None:
             chosen = zip(model.task["labels"], outputs["chosen"][0], strict=True)
             names = ", ".join(name for name, is_chosen in chosen if is_chosen)
             print(f"    {names or '(no label)'}")
-        elif "labels" in model.task:
+        elif "probabilities" in outputs:
             (probabilities,) = outputs["probabilities"]
             print(f"    {model.task['labels'][probabilities.argmax()]} {probabilities.max():.2f}")
         else:

@@ -35,7 +35,7 @@ from finetuning.datasets import DATASETS, dataset_name, reading_of
 from finetuning.datasets.dataset import source_of
 from finetuning.datasets.scores.metrics import require_known
 from finetuning.datasets.selection import read_part
-from finetuning.kinds.registry import FINETUNING
+from finetuning.kinds.registry import FINETUNING, kinds_with
 from finetuning.reporting import report
 from finetuning.reporting.notes import notes_of
 
@@ -43,18 +43,12 @@ _BATCHES = (1, 32)
 Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 
 
-def _kinds_with(option: str) -> list[str]:
-    """Return the kinds of one text or pair whose exports have an option of fewer layers."""
-    takers = (name for name, kind in KINDS.items() if option in kind.options)
-    return [name for name in takers if FINETUNING[name].has_depths]
-
-
 @dataclasses.dataclass(frozen=True)
 class DepthOptions(commands.CommandOptions):
     """The command line of `finetuning.depth`."""
 
     run_dir: str = commands.option(
-        f"a fine-tuned run of kind {' or '.join(_kinds_with('depths'))}", path=True
+        f"a fine-tuned run of kind {' or '.join(kinds_with('depths'))}", path=True
     )
     data_dir: str | None = commands.option("the folder of its dataset's files", None, path=True)
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
@@ -73,8 +67,8 @@ def main(options: DepthOptions) -> None:
     """Print the table of depths."""
     predictor = load_predictor(options.run_dir)
     kind = predictor.task.kind
-    tuned, early = FINETUNING[kind], _kinds_with("patience")
-    if kind not in (allowed := _kinds_with("depths")):
+    tuned, early = FINETUNING[kind], kinds_with("patience")
+    if kind not in (allowed := kinds_with("depths")):
         raise InputError(
             f"--run_dir={options.run_dir} must be of kind {' or '.join(allowed)}. Received: a run "
             f"of kind {kind!r}."

@@ -57,9 +57,22 @@ from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
 
-def _only_for(has: Callable[[FinetuningKind], bool]) -> commands.Places:
+def _only_for(has: Callable[[FinetuningKind], bool]) -> commands.Conditions:
     """Return where an option applies: to the tasks whose kinds have something."""
     return {"task": lambda: [task for task, d in TRAINED.items() if has(FINETUNING[d.kind])]}
+
+
+def _teachable() -> list[str]:
+    return [name for name, dataset in TRAINED.items() if FINETUNING[dataset.kind].student_losses]
+
+
+def _require_teachable(task: str) -> None:
+    trained_dataset(task, "--task")
+    if task not in (tasks := _teachable()):
+        raise InputError(
+            f"--task must be one of {', '.join(tasks)}. Received: {task!r}, whose models cannot be "
+            "distilled here."
+        )
 
 
 LOSSES = {
@@ -80,7 +93,9 @@ class DistillOptions(commands.CommandOptions):
     """The command line of `finetuning.distill`."""
 
     teacher: str = commands.option("the fine-tuned run to distill", path=True)
-    task: str = commands.option("the teacher's task: " + ", ".join(TRAINED))
+    task: str = commands.option(
+        "the teacher's task: " + ", ".join(_teachable()), check=_require_teachable
+    )
     output: str = commands.option("the folder for teacher/, student/ and control/", path=True)
     data_dir: str | None = commands.option("the folder of the task's files", None, path=True)
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
@@ -99,7 +114,7 @@ class DistillOptions(commands.CommandOptions):
         "unlabeled texts to add to the training texts: a table, or a text per line",
         None,
         path=True,
-        only_for=_only_for(lambda kind: kind.takes_texts),
+        only_for=_only_for(lambda kind: bool(kind.student_losses) and kind.takes_texts),
     )
     loss: Annotated[str | None, one_of(*LOSSES)] = commands.option(
         f"{' or '.join(LOSSES)}; default: the first that the task has",
@@ -170,7 +185,7 @@ class _Distillation:
         self.identity = teacher.identity_of(options.teacher, self.texts())
         data = dataclasses.replace(self.data, task=teaching)  # with the teacher's sequence length
         config = resolve(self.start, data, {}, options.set, options.device)
-        _require_teachable(config)
+        _require_student_settings(config)
         # Student and control take the same steps: epochs are passes over the teacher's texts.
         plan = Plan.of(config.training, self.identity["count"])
         training = dataclasses.replace(config.training, **dataclasses.asdict(plan))
@@ -192,9 +207,8 @@ class _Distillation:
         """Yield the examples that the teacher predicts."""
         yield from self.data.train
         if self.options.texts:
-            pair = self.data.task.pair
-            columns = self._kind.text_columns(self.reading.text_column, pair)
-            for texts in teacher.examples_of(self.options.texts, pair, columns):
+            columns = self._kind.text_columns(self.reading.text_column, self.data.task.pair)
+            for texts in teacher.examples_of(self.options.texts, columns):
                 yield self._kind.of_texts(*texts)
 
     def student(self) -> TrainingSource:
@@ -259,8 +273,7 @@ class _Distillation:
 
 def _checked(options: DistillOptions) -> DistillOptions:
     """Return the options with the loss, after the checks that need no data."""
-    kind = FINETUNING[trained_dataset(options.task, "--task").kind]
-    default = next(iter(kind.student_losses), None)
+    default = FINETUNING[DATASETS[options.task].kind].student_losses[0]
     options = dataclasses.replace(options, loss=options.loss or default)
     if (options.student is None) == (options.student_layers is None):
         raise InputError(
@@ -270,7 +283,7 @@ def _checked(options: DistillOptions) -> DistillOptions:
     return options
 
 
-def _require_teachable(config: FinetuneConfig) -> None:
+def _require_student_settings(config: FinetuneConfig) -> None:
     required = {**_REQUIRED, **FINETUNING[config.task.kind].student_settings}
     for key, (value, why) in required.items():
         if (setting := operator.attrgetter(key)(config)) != value:

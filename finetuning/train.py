@@ -44,9 +44,9 @@ from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
 
-def _only_for(name: str) -> commands.Places:
+def _only_for(name: str) -> commands.Conditions:
     """Return where an option about files applies: to the datasets that have it."""
-    return {"task": lambda: [task for task, data in DATASETS.items() if name in data.options]}
+    return {"task": lambda: [task for task, data in TRAINED.items() if name in data.options]}
 
 
 def _with_few_labels() -> list[str]:
@@ -57,7 +57,9 @@ def _with_few_labels() -> list[str]:
 class FinetuneOptions(commands.CommandOptions):
     """The command line of `finetuning.train`."""
 
-    task: str = commands.option("the task: " + ", ".join(TRAINED))
+    task: str = commands.option(
+        "the task: " + ", ".join(TRAINED), check=lambda name: trained_dataset(name, "--task")
+    )
     run_dir: str = commands.option("the run's folder", path=True)
     data_dir: str | None = commands.option(
         "the folder of the task's files; with --tfds, of TFDS's datasets", None, path=True
@@ -147,7 +149,7 @@ class FinetuneOptions(commands.CommandOptions):
 
 def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -> None:
     """Fine-tune as `options` describe; `open_run` makes the folder of each run."""
-    dataset = trained_dataset(options.task, "--task")
+    dataset = DATASETS[options.task]
     if options.cache_dir:
         outputs.require_folder(options.cache_dir, "--cache_dir")
     source = source_of(options.data_dir, options.tfds, _reading(options))

@@ -36,17 +36,22 @@ FORMATS: dict[str, Format] = {"saved_model": SavedModel(), "litert": LiteRT(), "
 _QUANTIZATIONS = dict.fromkeys(name for writer in FORMATS.values() for name in writer.quantizations)
 
 
-def _kinds(can: Callable[[Export], bool]) -> commands.Places:
+def _kinds(can: Callable[[Export], bool]) -> commands.Conditions:
     """Return where something applies: to the kinds for which it is true."""
     return {"kind": lambda: [kind for kind, export in EXPORTS.items() if can(export)]}
 
 
-def _only_for(name: str) -> commands.Places:
-    """Return the kinds and the formats that take an option; all do if none says so."""
-    kinds = _kinds(lambda export: name in export.options)
-    formats = [format for format, writer in FORMATS.items() if name in writer.options]
-    has_kinds = any(name in export.options for export in EXPORTS.values())
-    return {**(kinds if has_kinds else {}), **({"format": formats} if formats else {})}
+def _kinds_with(name: str) -> commands.Conditions:
+    return _kinds(lambda export: name in export.options)
+
+
+def _formats_with(name: str) -> commands.Conditions:
+    return {"format": [format for format, writer in FORMATS.items() if name in writer.options]}
+
+
+def _require_kind(name: str) -> None:
+    if name not in EXPORTS:
+        raise InputError(f"--kind must be one of {', '.join(EXPORTS)}. Received: {name!r}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,29 +61,31 @@ class ExportOptions(commands.CommandOptions):
     run_dir: str = commands.option("run, converted folder or included model to export", path=True)
     output: str = commands.option("folder OUTPUT in which to create VERSION/", path=True)
     kind: str | None = commands.option(
-        f"what to export: {', '.join(EXPORTS)}; default: the run's own", None
+        f"what to export: {', '.join(EXPORTS)}; default: the run's own",
+        None,
+        check=_require_kind,
     )
     version: Annotated[int, POSITIVE] = commands.option("version number; must not exist yet", 1)
     pooling: Annotated[str | None, one_of(*POOLINGS)] = commands.option(
         "mean or cls, of an encoder that was not trained for it; default: the run's own, or mean",
         None,
-        only_for=_only_for("pooling"),
+        only_for=_kinds_with("pooling"),
     )
     depths: str = commands.option(
         "such as 3,6: for each K, add a signature depth_K that uses K layers",
         "",
-        only_for=_only_for("depths"),
+        only_for={**_kinds_with("depths"), **_formats_with("depths")},
     )
     patience: int = commands.option(
         "add a signature early_exit, where a text leaves the encoder once this many layers in a "
         "row have not changed its label; 0: do not add it",
         0,
-        only_for=_only_for("patience"),
+        only_for={**_kinds_with("patience"), **_formats_with("patience")},
     )
     precision: Annotated[str, one_of("float32", "mixed_bfloat16")] = commands.option(
         "compute precision: float32 or mixed_bfloat16",
         "float32",
-        only_for=_only_for("precision"),
+        only_for={**_kinds_with("precision"), **_formats_with("precision")},
     )
     format: Annotated[str, one_of(*FORMATS)] = commands.option(
         ", ".join(f"{name} ({writer.about})" for name, writer in FORMATS.items()),
@@ -97,7 +104,7 @@ class ExportOptions(commands.CommandOptions):
         "fixed input of one text with this many pieces, for accelerators that need one shape; "
         "default: any number of texts and pieces",
         None,
-        only_for=_only_for("seq_length"),
+        only_for=_formats_with("seq_length"),
     )
     unfinished: bool = commands.option(
         "export the last checkpoint of a run that has not ended", False

@@ -32,7 +32,7 @@ class SavedModel(Format):
     def build(self, request: Request) -> ServedModule:
         """Return the module to save."""
         model = request.export.load(request.run.path)
-        if request.export.may_freeze:
+        if request.export.may_use_constants:
             use_constants(request.export.encoder_of(model))
         return request.export.module(model, request.tokenizer, request.values)
 

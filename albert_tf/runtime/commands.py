@@ -53,7 +53,7 @@ if programs.is_command() and signal.getsignal(signal.SIGINT) is signal.default_i
 
 T = TypeVar("T")
 # Other options -> the values beside which an option applies, or a function that returns them.
-Places = Mapping[str, Sequence[str] | Callable[[], Sequence[str]]]
+Conditions = Mapping[str, Sequence[str] | Callable[[], Sequence[str]]]
 USAGE_ERROR = 2
 TERMINATED = 128 + signal.SIGTERM
 _DEFINERS: dict[type, Callable] = {
@@ -76,14 +76,18 @@ class CommandOptions(Bounded):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field in dataclasses.fields(typing.cast(Any, self)):
+        fields = dataclasses.fields(typing.cast(Any, self))
+        for field in fields:
+            if (check := field.metadata["check"]) and getattr(self, field.name) is not None:
+                check(getattr(self, field.name))
+        for field in fields:
             if getattr(self, field.name) == field.default:
                 continue
             flag = field.metadata.get("flag", field.name)
             if (needed := field.metadata["needs"]) and not getattr(self, needed):
                 raise InputError(f"--{flag} requires --{needed}. Pass both, or leave it out.")
             for what, where, remedy in _rules(field, getattr(self, field.name)):
-                for other, values in _named(where).items():
+                for other, values in _resolved(where).items():
                     if (given := getattr(self, other)) not in (None, *values):
                         raise InputError(
                             f"{what} is only for --{other}={', '.join(values)}. Received: "
@@ -91,22 +95,22 @@ class CommandOptions(Bounded):
                         )
 
 
-def _named(places: Places) -> dict[str, Sequence[str]]:
-    return {other: values() if callable(values) else values for other, values in places.items()}
+def _resolved(conditions: Conditions) -> dict[str, Sequence[str]]:
+    return {other: values() if callable(values) else values for other, values in conditions.items()}
 
 
 def _where(field: dataclasses.Field) -> str:
     """Return where an option applies, for its help text."""
     metadata = field.metadata
-    places = {"": metadata["only_for"], **metadata["values_only_for"]}
+    conditions = {"": metadata["only_for"], **metadata["values_only_for"]}
     text = ""
-    for what, where in {**places, "repeated": metadata["repeated_only_for"]}.items():
-        shown = [f"--{other}={', '.join(values)}" for other, values in _named(where).items()]
+    for what, where in {**conditions, "repeated": metadata["repeated_only_for"]}.items():
+        shown = [f"--{other}={', '.join(values)}" for other, values in _resolved(where).items()]
         text += f"; {what}{' ' * bool(what)}only for {' and '.join(shown)}" if shown else ""
     return text
 
 
-def _rules(field: dataclasses.Field, value: Any) -> Iterator[tuple[str, Places, str]]:
+def _rules(field: dataclasses.Field, value: Any) -> Iterator[tuple[str, Conditions, str]]:
     """Yield what an option that is set to `value` states: what, where it applies, the remedy."""
     flag = f"--{field.metadata.get('flag', field.name)}"
     yield flag, field.metadata["only_for"], "Leave it out."
@@ -114,7 +118,11 @@ def _rules(field: dataclasses.Field, value: Any) -> Iterator[tuple[str, Places, 
         if len(value) > 1:
             yield f"{flag}, repeated,", field.metadata["repeated_only_for"], "Pass it once."
     else:
-        yield f"{flag}={value}", field.metadata["values_only_for"].get(value, {}), "Pass another."
+        yield (
+            f"{flag}={value}",
+            field.metadata["values_only_for"].get(value, {}),
+            f"Pass another {flag}.",
+        )
 
 
 def option(
@@ -122,10 +130,11 @@ def option(
     default: Any = dataclasses.MISSING,
     flag: str | None = None,
     path: bool = False,
-    only_for: Places | None = None,
-    values_only_for: Mapping[str, Places] | None = None,
-    repeated_only_for: Places | None = None,
+    only_for: Conditions | None = None,
+    values_only_for: Mapping[str, Conditions] | None = None,
+    repeated_only_for: Conditions | None = None,
     needs: str | None = None,
+    check: Callable[[Any], object] | None = None,
 ) -> Any:
     """Return a field of an options dataclass; without a default the flag is required.
 
@@ -140,6 +149,7 @@ def option(
       values_only_for: values of this option -> as `only_for`, for this value; not the default.
       repeated_only_for: as `only_for`, for an option that is given more than once.
       needs: an option that must be set with this one.
+      check: raises an error for an impossible value, before other options are asked.
     """
     by_value = values_only_for or {}
     metadata: dict[str, Any] = {
@@ -149,6 +159,7 @@ def option(
         "values_only_for": {key: by_value[key] for key in by_value if key != default},
         "repeated_only_for": repeated_only_for or {},
         "needs": needs,
+        "check": check,
     }
     return dataclasses.field(default=default, metadata=metadata | ({"flag": flag} if flag else {}))
 

@@ -60,7 +60,7 @@ class Export(abc.ABC):
       has_tokens: True if its module has the signature `tokens`, which takes ids.
       has_onnx: True if it has `onnx_outputs`.
       needs_pretraining_heads: True if a fine-tuned run, which has lost them, cannot be exported so.
-      may_freeze: True if an export in bfloat16 may hold the layers' weights as constants.
+      may_use_constants: True if an export in bfloat16 may hold the layers' weights as constants.
     """
 
     name: ClassVar[str]
@@ -68,7 +68,7 @@ class Export(abc.ABC):
     has_tokens: ClassVar[bool] = True
     has_onnx: ClassVar[bool] = True
     needs_pretraining_heads: ClassVar[bool] = False
-    may_freeze: ClassVar[bool] = True
+    may_use_constants: ClassVar[bool] = True
 
     @abc.abstractmethod
     def load(self, path: str, unroll: bool = True) -> Any:

@@ -219,9 +219,9 @@ class TaskModel(PolicyMixin, tf_keras.Model):
     def mean_loss(self, outputs: Any, targets: Mapping[str, Any]) -> float | None:
         """Return the mean loss of the outputs of `predict`.
 
-        Return None if the target `label` is unknown, or the kind has other targets.
+        Return None if the target `label` is unknown.
         """
-        if "label" not in targets:
+        if not targets:
             return None
         # One loss per example: in `fit`, a strategy forbids a loss that takes its own mean.
         losses = self.evaluation_losses().call(tf.constant(targets["label"]), tf.constant(outputs))

@@ -14,13 +14,7 @@ from data.records.schema import FOREIGN_NAMES, GOOGLE, MAX_SEQ_LENGTH
 
 LOCAL, BEAM = "local", "beam"
 MIN_SEQ_LENGTH = 16
-REFERENCE_OPTIONS = (
-    "feature_names",
-    "masking_rate",
-    "max_predictions",
-    "max_ngram",
-    "reference_quirks",
-)
+_FOR_REFERENCE = {"layout": (REFERENCE,)}
 REFERENCE_PREDICTIONS = 20  # the maximum of Google's tool, at any length
 
 
@@ -53,21 +47,23 @@ class BuildOptions(commands.CommandOptions):
         "compact, or reference (masked, for other projects' loaders)", COMPACT
     )
     feature_names: Annotated[str, one_of(*FOREIGN_NAMES)] = commands.option(
-        "reference layout: names of google or model_garden", GOOGLE
+        "names of google or model_garden", GOOGLE, only_for=_FOR_REFERENCE
     )
     masking_rate: Annotated[float, between("(0, 1)")] = commands.option(
-        "reference layout: share of pieces to predict", 0.15
+        "share of pieces to predict", 0.15, only_for=_FOR_REFERENCE
     )
     max_predictions: Annotated[int, NOT_NEGATIVE] = commands.option(
-        "reference layout: prediction slots; 0 = round(masking_rate x seq_length)", 0
+        "prediction slots; 0 = round(masking_rate x seq_length)", 0, only_for=_FOR_REFERENCE
     )
     max_ngram: Annotated[int, POSITIVE] = commands.option(
-        "reference layout: maximum number of words masked together", 3
+        "maximum number of words masked together", 3, only_for=_FOR_REFERENCE
     )
     reference_quirks: bool = commands.option(
-        "reference layout: quirks of Google's tool: random partners with label 1 for single "
-        "sentences, one target length per document, special pieces among random ones, 20 slots",
+        "quirks of Google's tool: random partners with label 1 for single sentences, one target "
+        "length per document, special pieces among random ones, 20 slots; the partners come from "
+        "documents that are read together",
         False,
+        only_for={**_FOR_REFERENCE, "runner": (LOCAL,)},
     )
     seed: int = commands.option("seed of all random choices", 0)
     errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
@@ -85,6 +81,7 @@ class BuildOptions(commands.CommandOptions):
         "Beam's own flags as one string: '--runner=FlinkRunner --flink_master=...'; without a "
         "--runner, Beam runs in this process and keeps everything in memory",
         "",
+        only_for={"runner": (BEAM,)},
     )
     dry_run: bool = commands.option("check the options, and that the files can be read", False)
 
@@ -97,48 +94,18 @@ def check(options: BuildOptions) -> None:
     """
     for name in ("tokenizer", "output"):
         locations.require_local(getattr(options, name), f"--{name}")
-    _check_layout(options)
-    _check_runner(options)
-
-
-def _check_layout(options: BuildOptions) -> None:
-    if options.layout == COMPACT:
-        _check_compact(options)
+    if options.layout == COMPACT and options.seq_length > MAX_SEQ_LENGTH:
+        raise InputError(
+            f"--seq_length must be at most {MAX_SEQ_LENGTH}, the limit of masking at read time. "
+            f"Received: {options.seq_length}. Lower it, or choose --layout=reference."
+        )
     if options.max_predictions > options.seq_length:
         raise InputError(
             "--max_predictions must not exceed --seq_length. "
             f"Received: {options.max_predictions}, {options.seq_length}."
         )
-
-
-def _check_compact(options: BuildOptions) -> None:
-    for name in REFERENCE_OPTIONS:
-        value = getattr(options, name)
-        if value != getattr(BuildOptions, name):
-            raise InputError(
-                f"--{name} applies only to --layout=reference. Received: {value!r}. In the compact "
-                "layout, masks and pairs are chosen at read time: leave it out."
-            )
-    if options.seq_length > MAX_SEQ_LENGTH:
-        raise InputError(
-            f"--seq_length must be at most {MAX_SEQ_LENGTH}, the limit of masking at read time. "
-            f"Received: {options.seq_length}. Lower it, or choose --layout=reference."
-        )
-
-
-def _check_runner(options: BuildOptions) -> None:
-    if options.runner == LOCAL and options.beam_args:
-        raise InputError(
-            f"--beam_args applies only to --runner=beam. Received: {options.beam_args!r}. "
-            "Leave it out."
-        )
     if options.runner == BEAM:
         beam_runner.require_beam(options.beam_args)
-        if options.reference_quirks:
-            raise InputError(
-                "--reference_quirks needs --runner=local, because its random partners come from "
-                "documents that are read together. Received: --runner=beam. Leave one of them out."
-            )
 
 
 def slots(options: BuildOptions) -> int:

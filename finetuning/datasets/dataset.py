@@ -124,9 +124,8 @@ class Data(Generic[SettingsT]):
 class Dataset(abc.ABC, Generic[SettingsT]):
     """A dataset in its own layout.
 
-    Examples are of the types in `albert_tf.tasks.examples`. `albert_tf.tasks.kinds` turns them into
-    features, and outputs into predictions. A served model, which does not import this package,
-    therefore does the same.
+    Examples are of the class `example` of its kind, which turns them into features, and outputs
+    into predictions. A served model, which does not import this package, therefore does the same.
 
     Attributes:
       kind: the kind of the task, a key of `albert_tf.tasks.kinds.KINDS`.

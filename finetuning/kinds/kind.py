@@ -23,7 +23,7 @@ CROSS_ENTROPY, SQUARED_ERROR = "cross_entropy", "mse"  # losses of students
 _RESAMPLES = 200
 
 
-class TaughtOutput(NamedTuple):
+class TeacherOutput(NamedTuple):
     """A teacher's output for an example.
 
     Attributes:
@@ -218,14 +218,14 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         """Return an example without a label; `example.texts` has the texts again."""
         raise NotImplementedError
 
-    def taught_outputs(self, features: Any, outputs: np.ndarray) -> Sequence[TaughtOutput]:
+    def taught_outputs(self, features: Any, outputs: np.ndarray) -> Sequence[TeacherOutput]:
         """Return a teacher's output for each example, from those of its features' units."""
         raise NotImplementedError
 
     def taught_features(
         self,
         examples: Sequence[Any],
-        answers: Sequence[TaughtOutput],
+        answers: Sequence[TeacherOutput],
         tokenizer: Tokenizer,
         task: SettingsT,
     ) -> Features:
@@ -235,7 +235,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         return dataclasses.replace(features, targets=targets)
 
     def taught_targets(
-        self, features: Any, answers: Sequence[TaughtOutput], task: SettingsT
+        self, features: Any, answers: Sequence[TeacherOutput], task: SettingsT
     ) -> np.ndarray:
         """Return the target `label` for `taught_features`."""
         raise NotImplementedError

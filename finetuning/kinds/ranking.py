@@ -26,7 +26,7 @@ from finetuning.kinds.kind import (
     CROSS_ENTROPY,
     SQUARED_ERROR,
     FinetuningKind,
-    TaughtOutput,
+    TeacherOutput,
     deviation,
     text_of,
 )
@@ -135,15 +135,15 @@ class Ranking(FinetuningKind[RankingSettings]):
         query, *candidates = texts
         return RankingExample(query, tuple(candidates))
 
-    def taught_outputs(self, features: RankingFeatures, outputs: np.ndarray) -> list[TaughtOutput]:
+    def taught_outputs(self, features: RankingFeatures, outputs: np.ndarray) -> list[TeacherOutput]:
         """Return a teacher's scores for the candidates of each query."""
         starts = np.flatnonzero(np.diff(features.example))
-        return [TaughtOutput(scores) for scores in np.split(outputs, starts + 1)]
+        return [TeacherOutput(scores) for scores in np.split(outputs, starts + 1)]
 
     def taught_features(
         self,
         examples: Sequence[RankingExample],
-        answers: Sequence[TaughtOutput],
+        answers: Sequence[TeacherOutput],
         tokenizer: Tokenizer,
         task: RankingSettings,
     ) -> Features:

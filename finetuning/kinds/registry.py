@@ -20,6 +20,13 @@ FINETUNING: dict[str, FinetuningKind] = {
     "embedding": Embedding(),
     "ranking": Ranking(),
 }
+
+
+def kinds_with(option: str) -> list[str]:
+    """Return the kinds of one text or pair whose exports have an option of fewer layers."""
+    return [n for n, each in FINETUNING.items() if each.has_depths and option in each.kind.options]
+
+
 # Option of `finetuning.predict` -> the thresholds that it sets.
 THRESHOLDS = {
     kind.thresholds.flag: kind.thresholds for kind in FINETUNING.values() if kind.thresholds

@@ -14,7 +14,7 @@ from finetuning.datasets.dataset import Data, Prediction
 from finetuning.kinds.baselines.regularization import Predict, Predictions
 from finetuning.kinds.baselines.text_features import features_of
 from finetuning.kinds.cards import mistakes
-from finetuning.kinds.kind import SQUARED_ERROR, TaughtOutput
+from finetuning.kinds.kind import SQUARED_ERROR, TeacherOutput
 from finetuning.kinds.text_kind import TextKind, shown
 
 
@@ -55,7 +55,7 @@ class Regressor(TextKind[RegressorSettings]):
         return label
 
     def taught_targets(
-        self, features: TextFeatures, answers: Sequence[TaughtOutput], task: RegressorSettings
+        self, features: TextFeatures, answers: Sequence[TeacherOutput], task: RegressorSettings
     ) -> np.ndarray:
         """Return the teacher's outputs, float32 [N]."""
         return super().taught_targets(features, answers, task)[:, 0]

@@ -16,7 +16,7 @@ from finetuning.kinds.kind import (
     CROSS_ENTROPY,
     SQUARED_ERROR,
     FinetuningKind,
-    TaughtOutput,
+    TeacherOutput,
     text_of,
 )
 
@@ -66,12 +66,12 @@ class TextKind(FinetuningKind[TextSettingsT]):
         """Return the example of a text or a pair."""
         return TextExample(*texts)
 
-    def taught_outputs(self, features: TextFeatures, outputs: np.ndarray) -> list[TaughtOutput]:
+    def taught_outputs(self, features: TextFeatures, outputs: np.ndarray) -> list[TeacherOutput]:
         """Return a teacher's output for each text."""
-        return [TaughtOutput(output) for output in outputs]
+        return [TeacherOutput(output) for output in outputs]
 
     def taught_targets(
-        self, features: TextFeatures, answers: Sequence[TaughtOutput], task: TextSettingsT
+        self, features: TextFeatures, answers: Sequence[TeacherOutput], task: TextSettingsT
     ) -> np.ndarray:
         """Return the teacher's outputs, float32 [N, C]."""
         return np.stack([answer.values for answer in answers])

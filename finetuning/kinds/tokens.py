@@ -20,7 +20,7 @@ from finetuning.kinds.kind import (
     CROSS_ENTROPY,
     SQUARED_ERROR,
     FinetuningKind,
-    TaughtOutput,
+    TeacherOutput,
     text_of,
 )
 from finetuning.kinds.text_kind import student_loss
@@ -87,15 +87,15 @@ class Tokens(FinetuningKind[TokenSettings]):
         (text,) = texts
         return TokenExample(text)
 
-    def taught_outputs(self, features: TokenFeatures, outputs: np.ndarray) -> list[TaughtOutput]:
+    def taught_outputs(self, features: TokenFeatures, outputs: np.ndarray) -> list[TeacherOutput]:
         """Return the first characters of a text's words, and the logits of their tags."""
         ends = features.word_bounds[1:-1]
         logits = np.split(features.of_words(outputs), ends)
         starts = np.split(features.word_first, ends)
-        return [TaughtOutput(*each) for each in zip(logits, starts, strict=True)]
+        return [TeacherOutput(*each) for each in zip(logits, starts, strict=True)]
 
     def taught_targets(
-        self, features: TokenFeatures, answers: Sequence[TaughtOutput], task: TokenSettings
+        self, features: TokenFeatures, answers: Sequence[TeacherOutput], task: TokenSettings
     ) -> np.ndarray:
         """Return the teacher's logits at the student's words, float32 [N, S, tags], else NaN.
 

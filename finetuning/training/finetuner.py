@@ -30,7 +30,7 @@ from finetuning.training import calibration
 from finetuning.training.batches import in_pairs
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
-from finetuning.training.fit import Fit, Scores, compiled, fine_tune, keras_fit, mean_loss
+from finetuning.training.fit import Fit, Scores, compiled, evaluated_loss, fine_tune, keras_fit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,7 +213,7 @@ class Finetuner:
     def scores(
         self, model: TaskModel, name: str, examples: Sequence[Any], values: TrainingConfig
     ) -> tuple[Scores, list[Prediction]]:
-        """Return the task's metrics and, except for spans, its loss on a dev set; predictions."""
+        """Return a dev set's metrics, with the loss if the outputs have one, and predictions."""
         features = self.features(f"dev {name}", examples, model.task)
         model_outputs = predict(model, features, values.batch_size // values.accumulation_steps)
         predictions = KINDS[model.task.kind].decode(model_outputs, features, examples, model.task)
@@ -293,7 +293,7 @@ class Finetuner:
             features = self._features[f"dev {name}"]
             is_alone = isinstance(self.strategy, tf.distribute.OneDeviceStrategy)
             if "loss" not in scores and features.targets and is_alone:
-                scores["loss"] = mean_loss(model, features, config.training.batch_size)
+                scores["loss"] = evaluated_loss(model, features, config.training.batch_size)
         if not devices.is_chief(self.strategy):
             return
         if model.task != config.task:

@@ -141,7 +141,7 @@ def balanced_weights(labels: np.ndarray) -> dict[int, float]:
     return {label: equal / count if count else 0.0 for label, count in enumerate(counts.tolist())}
 
 
-def mean_loss(model: TaskModel, features: Features, batch_size: int) -> float:
+def evaluated_loss(model: TaskModel, features: Features, batch_size: int) -> float:
     """Return the mean of the task's own loss per unit, without dropout, on one device."""
     order = np.argsort(features.unit_lengths, kind="stable")  # for few shapes and little padding
     batches = tf.data.Dataset.from_tensor_slices(order).batch(batch_size).map(features.batch)

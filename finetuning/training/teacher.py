@@ -21,7 +21,7 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor, predict
 from albert_tf.training.progress import Progress
 from finetuning.datasets.tables.table_files import FORMATS, open_table
-from finetuning.kinds.kind import FinetuningKind, TaughtOutput
+from finetuning.kinds.kind import FinetuningKind, TeacherOutput
 from finetuning.kinds.registry import FINETUNING
 
 CHUNK = 4096  # texts in memory at a time
@@ -32,11 +32,11 @@ _SCHEMA = {
 }
 
 
-def examples_of(path: str, pair: bool, columns: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the text, or the pair, of each row of a table or each line; either may be compressed.
+def examples_of(path: str, columns: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the texts of each row of a table or each line; either may be compressed.
 
     A .csv, .tsv, .jsonl, .json or .parquet file is a table with these `columns`; others are
-    ignored. In any other file, each line is a text, or two separated by a tab.
+    ignored. In any other file, each line has as many texts, separated by tabs.
 
     Raises:
       InputNotFoundError: there is no such file.
@@ -51,10 +51,10 @@ def examples_of(path: str, pair: bool, columns: Sequence[str]) -> Iterator[Seque
         return
     for number, line in lines_of(path, "--texts"):
         cells = line.rstrip("\r\n").split("\t")
-        if len(cells) != 1 + pair or not all(cell.strip() for cell in cells):
+        if len(cells) != len(columns) or not all(cell.strip() for cell in cells):
             raise InputError(
                 f"--texts={path}:{number}: a line must be "
-                f"{'two texts separated by a tab' if pair else 'a text without tabs'}. "
+                f"{'texts separated by tabs' if len(columns) > 1 else 'a text without tabs'}. "
                 f"Received: {line[:80]!r}."
             )
         yield cells
@@ -133,7 +133,7 @@ def _records(predictor: Predictor, examples: list[Any], batch_size: int) -> Iter
 
 def read_outputs(
     folder: str, kind: FinetuningKind
-) -> Iterator[tuple[list[Any], list[TaughtOutput]]]:
+) -> Iterator[tuple[list[Any], list[TeacherOutput]]]:
     """Yield (examples, their outputs) from `write_outputs`, at most CHUNK at a time."""
     for batch in _batches(folder):
         texts, outputs, starts = (
@@ -141,7 +141,7 @@ def read_outputs(
         )
         yield (
             [kind.of_texts(*(text.decode() for text in row.numpy())) for row in texts],
-            [TaughtOutput(o.numpy(), s.numpy()) for o, s in zip(outputs, starts, strict=True)],
+            [TeacherOutput(o.numpy(), s.numpy()) for o, s in zip(outputs, starts, strict=True)],
         )
 
 

@@ -24,7 +24,9 @@ class SweepOptions(commands.CommandOptions):
     group: str | None = commands.option(
         "a group of pretraining.experiments instead of a grid", None
     )
-    rows: tuple[str, ...] = commands.option("a row of the group; repeatable; by default all", ())
+    rows: tuple[str, ...] = commands.option(
+        "a row of the group; repeatable; by default all", (), needs="group"
+    )
     experiment: str | None = commands.option(
         "the experiment to change; by default laptop for a grid", None
     )
@@ -55,8 +57,6 @@ class SweepOptions(commands.CommandOptions):
                 "pass either --grid or --group. "
                 f"Received: --grid={' '.join(self.grid)}, --group={self.group}."
             )
-        if self.rows and not self.group:
-            raise InputError(f"--rows needs --group. Received: --rows={' '.join(self.rows)}.")
         for text in self.heldout_set:
             if not text.startswith("masking."):
                 raise InputError(f"--heldout_set must be masking.KEY=value. Received: {text!r}.")

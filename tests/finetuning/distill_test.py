@@ -19,7 +19,7 @@ from albert_tf.tasks.ranking.losses import ABSENT
 from albert_tf.tasks.ranking.model import RankingSettings
 from finetuning import distill
 from finetuning.distill import DistillOptions
-from finetuning.kinds.kind import TaughtOutput
+from finetuning.kinds.kind import TeacherOutput
 from finetuning.kinds.ranking import OrderLoss
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.text_kind import SoftCrossEntropy
@@ -61,7 +61,7 @@ def test_queries_with_more_candidates_than_those_before(small_tokenizer):
     parts = [
         kind.taught_features(
             [kind.of_texts(*texts) for texts in examples],
-            [TaughtOutput(np.array(scores, np.float32)) for scores in taught],
+            [TeacherOutput(np.array(scores, np.float32)) for scores in taught],
             small_tokenizer,
             task,
         )
@@ -122,9 +122,9 @@ def test_texts_that_do_not_fit(tmp_path: pathlib.Path):
     file = tmp_path / "texts.txt"
     file.write_text("one\ntwo\tthree\n")
     with pytest.raises(InputError, match=r"texts.txt:2: a line must be a text without tabs"):
-        list(teacher.examples_of(str(file), False, ("text",)))
+        list(teacher.examples_of(str(file), ("text",)))
     with pytest.raises(InputNotFoundError, match="--texts: no file"):
-        list(teacher.examples_of(str(tmp_path / "no"), False, ("text",)))
+        list(teacher.examples_of(str(tmp_path / "no"), ("text",)))
 
 
 def test_texts_of_a_table(tmp_path: pathlib.Path):
@@ -138,16 +138,16 @@ def test_texts_of_a_table(tmp_path: pathlib.Path):
         (tmp_path / name).write_text(content)
         path, pair = str(tmp_path / name), name.startswith("two")
         columns = {each: FINETUNING["classifier"].text_columns((), each) for each in (True, False)}
-        assert [*map(tuple, teacher.examples_of(path, pair, columns[pair]))] == examples
+        assert [*map(tuple, teacher.examples_of(path, columns[pair]))] == examples
         with pytest.raises(InputError, match="Rename the column, or the file to .txt"):
-            list(teacher.examples_of(path, not pair, columns[not pair]))
+            list(teacher.examples_of(path, columns[not pair]))
     with gzip.open(tmp_path / "own.csv.gz", "wt") as file:
         file.write("body\na saw\n")
-    own = teacher.examples_of(str(tmp_path / "own.csv.gz"), False, ("body",))
+    own = teacher.examples_of(str(tmp_path / "own.csv.gz"), ("body",))
     assert [*map(tuple, own)] == [("a saw",)]
     (tmp_path / "empty.csv").write_text("text\na saw\n  \n")
     with pytest.raises(InputError, match=r"empty.csv:3: `text` is empty"):
-        list(teacher.examples_of(str(tmp_path / "empty.csv"), False, ("text",)))
+        list(teacher.examples_of(str(tmp_path / "empty.csv"), ("text",)))
 
 
 def test_the_output_and_the_teacher_are_checked_first(
@@ -235,6 +235,8 @@ def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.
             {"task": "ranking", "texts": "a.txt"},
             "--texts is only for --task=.*Received: --task=ranking",
         ),
+        ({"task": "rtee", "loss": "mse"}, "--task: unknown task .*rte"),
+        ({"task": "squad1", "loss": "mse"}, "--task must be one of cola.*cannot be distilled here"),
         ({"task": "rte"}, "train.tsv:1: the header must name sentence1"),
         ({"set": ("training.frozen=4",), "dry_run": True}, "`training.frozen` must be at most"),
     ],

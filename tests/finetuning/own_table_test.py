@@ -167,6 +167,7 @@ def test_a_column_for_each_label(given: tuple[str, ...], wanted: tuple[str, tupl
             {"label_column": ("a", "b")},
             "--label_column, repeated, is only for --task=multi_label. .*text_class",
         ),
+        ({"task": "colla", "text_column": ("text",)}, "--task: unknown task.*cola"),
         ({"offsets": "utf16"}, "--offsets is only for --task=token_classification"),
         (
             {"task": "squad1", "text_column": ()},

@@ -21,7 +21,7 @@ from albert_tf.text.tokenizer import load_tokenizer
 from finetuning import distill, predict, train
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
-from finetuning.kinds.kind import TaughtOutput
+from finetuning.kinds.kind import TeacherOutput
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.text_kind import SoftCrossEntropy
 from finetuning.kinds.tokens import PerWordLoss
@@ -137,7 +137,7 @@ def test_targets_of_another_vocabulary(start):
     features = featurize_tokens([TokenExample('a " b c')], load_tokenizer(start), SECTION)
     assert features.word_first.tolist() == [0, 2, 4, 6]
     logits = np.arange(15, dtype=np.float32).reshape(3, 5)
-    answers = [TaughtOutput(logits.ravel(), np.array([0, 4, 6]))]
+    answers = [TeacherOutput(logits.ravel(), np.array([0, 4, 6]))]
     targets = FINETUNING["token_classifier"].taught_targets(features, answers, SECTION)
     at = targets[features.word_window, features.word_position]
     np.testing.assert_array_equal(at[[0, 2, 3]], logits)

@@ -26,7 +26,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import EXPORTS, KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor, predict, task_of
 from finetuning.datasets.dataset import Data
-from finetuning.kinds.kind import SQUARED_ERROR, TaughtOutput
+from finetuning.kinds.kind import SQUARED_ERROR, TeacherOutput
 from finetuning.kinds.registry import FINETUNING
 from finetuning.training.keys import require_settings
 from tests.kinds.cases import CASES
@@ -172,7 +172,7 @@ def test_a_student_is_trained_on_a_teacher_s_outputs(case, predictor):
     outputs, features = outputs_of(predictor, case.examples)
     taught = tuned.taught_outputs(features, outputs)
     assert len(taught) == len(case.examples)
-    flat = [TaughtOutput(np.ravel(values), starts) for values, starts in taught]
+    flat = [TeacherOutput(np.ravel(values), starts) for values, starts in taught]
     unlabeled = [tuned.of_texts(*example.texts) for example in case.examples]
     of_student = tuned.taught_features(unlabeled, flat, predictor.tokenizer, predictor.task)
     outputs = predict(predictor.model, of_student, 4)

@@ -1,4 +1,4 @@
-"""A seventh kind as a user would add it: levels in order, such as stars, with cumulative logits."""
+"""A further kind as a user would add it: levels in order, such as stars, with cumulative logits."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -95,7 +95,7 @@ class Encoder(Export):
     """The encoder by TF Hub's contract, for further training."""
 
     name = "encoder"
-    may_freeze = False
+    may_use_constants = False
 
     def load(self, path: str, unroll: bool = True) -> AlbertEncoder | AlbertPretrainer:
         """Load the pretrainer or, if there are no heads, the encoder."""

@@ -153,7 +153,7 @@ class Preprocessing(Export):
     name = "preprocessing"
     options = ()
     has_tokens = has_onnx = False
-    may_freeze = False
+    may_use_constants = False
 
     def load(self, path: str, unroll: bool = True) -> AlbertConfig:
         """Load the configuration of the model."""

@@ -91,6 +91,10 @@ class SpanModel(TaskModel):
         self.compute_loss(inputs, targets, logits, weights)
         return self.compute_metrics(inputs, targets, logits, weights)
 
+    def mean_loss(self, outputs: Any, targets: Mapping[str, Any]) -> None:
+        """Return None: outside training, the outputs are the best spans, which have no loss."""
+        return None
+
     def training_losses(self) -> dict[str, tf_keras.losses.Loss]:
         """Return the losses: (start + end) / 2, and half of the answerability's cross-entropy."""
         losses = {"start_position": HalfPosition(), "end_position": HalfPosition()}

@@ -342,6 +342,7 @@ class TestProgram:
             ({"version": 0}, "--version must be positive. Received: 0"),
             ({"kind": "classifier"}, "--kind must be one of.*'pretraining'.*'classifier'"),
             ({"kind": "embedding", "pooling": "max"}, "--pooling must be one of mean, cls.*'max'"),
+            ({"kind": "no", "depths": "1"}, "--kind must be one of encoder, .*Received: 'no'"),
             ({"depths": "1"}, "--depths is only for --kind=.*classifier.*--kind=encoder"),
             (
                 {"kind": "embedding", "patience": 1},

@@ -327,9 +327,14 @@ def test_characters_that_the_terminal_lacks(package, encoding, printed):
     assert done.stderr.decode(encoding) == f"pack: error: {message}\n"
 
 
+def _require_short(kind: str) -> None:
+    if len(kind) > 1:
+        raise InputError(f"--kind must be short. Received: {kind}.")
+
+
 @dataclasses.dataclass(frozen=True)
 class _Applicable(commands.CommandOptions):
-    kind: str | None = commands.option("the kind", None)
+    kind: str | None = commands.option("the kind", None, check=_require_short)
     part: str | None = commands.option("the part", None)
     depths: tuple[str, ...] = commands.option(
         "depths", (), only_for={"kind": ("a", "b")}, repeated_only_for={"kind": ("b",)}
@@ -351,12 +356,14 @@ def test_options_say_where_they_apply(capsys):
     wanted = "--depths is only for --kind=a, b. Received: --kind=c. Leave it out."
     with pytest.raises(InputError, match=wanted):
         dataclasses.replace(unknown, kind="c")
+    with pytest.raises(InputError, match="--kind must be short. Received: unknown."):
+        dataclasses.replace(unknown, kind="unknown")  # before what applies to it
     assert dataclasses.replace(unknown, kind="b", depths=("1", "2")).form == "x"
     wanted = "--depths, repeated, is only for --kind=b. Received: --kind=a. Pass it once."
     with pytest.raises(InputError, match=wanted):
         dataclasses.replace(unknown, kind="a", depths=("1", "2"))
     assert commands.parse(_Applicable, ["x", "--form=y", "--kind=a"], "", "x").form == "y"
-    wanted = "--form=y is only for --part=p. Received: --part=q. Pass another."
+    wanted = "--form=y is only for --part=p. Received: --part=q. Pass another --form."
     with pytest.raises(InputError, match=wanted):
         commands.parse(_Applicable, ["x", "--form=y", "--kind=a", "--part=q"], "", "x")
     with pytest.raises(InputError, match="--file requires --part. Pass both, or leave it out."):

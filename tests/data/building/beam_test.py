@@ -131,10 +131,10 @@ def test_a_mistake_in_a_worker_is_told_as_by_the_local_runner(options, tmp_path)
     ("changes", "message"),
     [
         ({"runner": "spark"}, "--runner must be one of local, beam. Received: 'spark'"),
-        ({"beam_args": "--runner=X"}, "--beam_args applies only to --runner=beam"),
+        ({"beam_args": "--runner=X"}, "--beam_args is only for --runner=beam"),
         (
             {"runner": "beam", "layout": "reference", "reference_quirks": True},
-            "--reference_quirks needs --runner=local",
+            "--reference_quirks is only for --runner=local",
         ),
     ],
 )

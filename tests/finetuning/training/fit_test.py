@@ -24,7 +24,7 @@ from finetuning.datasets.dataset import Data, Source
 from finetuning.train import FinetuneOptions, main
 from finetuning.training.batches import by_length, training_batches
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
-from finetuning.training.fit import compiled, fine_tune, mean_loss
+from finetuning.training.fit import compiled, evaluated_loss, fine_tune
 from finetuning.training.layer_rates import LayerwiseAdamW, factors_of, freeze
 from finetuning.training.starting_point import StartingPoint, resolve
 
@@ -321,7 +321,7 @@ def test_the_loss_of_spans_by_hand(begin: StartingPoint):
             for name in ("start_position", "end_position")
         ]
     )
-    assert mean_loss(model, features, 2) == pytest.approx(expected, rel=1e-5)
+    assert evaluated_loss(model, features, 2) == pytest.approx(expected, rel=1e-5)
 
 
 def test_shortened_lengths_are_printed(begin: StartingPoint, capsys):
