@@ -119,7 +119,8 @@ def main(options: ConvertOptions) -> None:
     outputs.require_new(target_path, "--to")
     if options.half_precision and target is not OURS:
         raise InputError(
-            f"--half_precision needs a target in our own format. Received: --to={options.target}."
+            f"--half_precision needs a target in our own format. Received: --to={options.target}. "
+            "Leave it out, or pass --to=PATH without the name of a format."
         )
     _require_target_outside(source_path, target_path)
     policy = MismatchPolicy(_split_names(options.allow_missing), _split_names(options.ignore))

@@ -85,7 +85,10 @@ class CommandOptions(Bounded):
                 continue
             flag = field.metadata.get("flag", field.name)
             if (needed := field.metadata["needs"]) and not getattr(self, needed):
-                raise InputError(f"--{flag} requires --{needed}. Pass both, or leave it out.")
+                raise InputError(
+                    f"--{flag} requires --{needed}. Received: {getattr(self, field.name)!r} alone. "
+                    f"Pass --{needed}, or leave --{flag} out."
+                )
             for what, where, remedy in _rules(field, getattr(self, field.name)):
                 for other, values in _resolved(where).items():
                     if (given := getattr(self, other)) not in (None, *values):

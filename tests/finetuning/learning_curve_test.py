@@ -69,7 +69,7 @@ def test_two_tables_with_the_same_point_are_refused(tables: pathlib.Path):
         (f"{HEADER}a,sst-2,0,accuracy,0.9.1,,1000".encode(), "results.csv:2 must be a row as"),
         (f"{HEADER}a,sst-2,0,accuracy,0.9,,14.1".encode(), "results.csv:2 must be a row as"),
         (f"{HEADER}a,sst-2,0,accuray,0.9,,1000".encode(), "results.csv:2 must be a row as"),
-        (f"{HEADER}a,sst-2,0,accuracy,0.9,1000".encode(), "6 columns where the header has 7"),
+        (f"{HEADER}a,sst-2,0,accuracy,0.9,1000".encode(), "6 columns instead of 7: add what"),
         (HEADER[1:].encode() + LARGE.encode(), "must name run and task and metric"),
     ],
 )

@@ -16,7 +16,6 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kind import ExportSettings, Kind
 from albert_tf.tasks.probabilities import logit, sigmoid
-from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.texts import TaskTextModule, TextSettings, featurize_texts
 from albert_tf.text.tokenizer import Tokenizer
@@ -131,9 +130,6 @@ class Stars(TextRegression):
 
     def read(self, source: Source) -> Data:
         return dataclasses.replace(super().read(source), task=OrdinalSettings(levels=4))
-
-    def read_part(self, source: Source, part: str, task: OrdinalSettings) -> list[TextExample]:
-        return super().read_part(source, part, RegressorSettings())
 
     def number(self, prediction: Prediction) -> float:
         return prediction["level"]

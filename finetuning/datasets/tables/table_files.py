@@ -80,9 +80,11 @@ class Table:
                 remedy = "replace tabs and line breaks inside texts with spaces"
                 if not self.quotes_are_text:
                     remedy = "put texts with tabs, commas or line breaks in quotes"
+                if len(cells) < len(self.columns):
+                    remedy = f"add what is missing, or {remedy}"
                 raise InputError(
-                    f"{self.path}:{line}: {len(cells)} columns where the header has "
-                    f"{len(self.columns)}: {remedy}."
+                    f"{self.path}:{line}: {len(cells)} columns instead of {len(self.columns)}: "
+                    f"{remedy}."
                 )
             chosen = [
                 cells[index]

@@ -366,7 +366,8 @@ def test_options_say_where_they_apply(capsys):
     wanted = "--form=y is only for --part=p. Received: --part=q. Pass another --form."
     with pytest.raises(InputError, match=wanted):
         commands.parse(_Applicable, ["x", "--form=y", "--kind=a", "--part=q"], "", "x")
-    with pytest.raises(InputError, match="--file requires --part. Pass both, or leave it out."):
+    wanted = "--file requires --part. Received: 'f' alone. Pass --part, or leave --file out."
+    with pytest.raises(InputError, match=wanted):
         commands.parse(_Applicable, ["x", "--file=f"], "", "x")
     assert commands.parse(_Applicable, ["x", "--file=f", "--part=p"], "", "x").file == "f"
     with pytest.raises(SystemExit):

@@ -1,6 +1,5 @@
 """`training.metric`: every metric of every task can decide; others are refused by name."""
 
-import dataclasses
 import pathlib
 from typing import Any
 
@@ -84,8 +83,7 @@ def test_an_unknown_metric_is_refused_before_anything_is_computed(
 ):
     task = DATASETS[name]
     kind = KINDS[task.kind].settings
-    has_labels = "labels" in {field.name for field in dataclasses.fields(kind)}
-    section = kind(labels=("x", "y")) if has_labels else kind()
+    section = kind(labels=("x", "y")) if kind.has_labels() else kind()
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     data, training = Data(section, [], {"dev": []}), TrainingConfig(metric="specificity")
     finetuner = Finetuner(name, task, data, Source(None), begin.tokenizer, strategy)
