@@ -27,6 +27,7 @@ from albert_tf.tasks.texts import featurize_texts
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning import train
 from finetuning.datasets import DATASETS, TRAINED
+from finetuning.datasets.choices.race import RACE
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.glue import GLUE
 from finetuning.datasets.spans.squad import SQUAD
