@@ -53,7 +53,7 @@ def best_temperature(model: TaskModel, labels: np.ndarray, logits: np.ndarray) -
     """
     from scipy.optimize import minimize_scalar
 
-    loss = model.training_losses()
+    loss = model.evaluation_losses()
 
     def mean_loss(log: float) -> float:
         scaled = (logits / np.exp(log)).astype(np.float32)

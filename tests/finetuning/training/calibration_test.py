@@ -73,9 +73,15 @@ def classifier(**values: object) -> SequenceClassifier:
     )
 
 
-def test_the_temperature_by_hand():
-    """With the logits 2 and 0, and 3 of 4 answers right, e^(2 / T) / (1 + e^(2 / T)) is 3/4."""
-    model = classifier(labels=("a", "b"))
+@pytest.mark.parametrize(
+    "settings", [{}, {"pooling": "mean", "loss": "contrastive"}, {"exit_losses": True}]
+)
+def test_the_temperature_by_hand(settings: dict[str, object]):
+    """With the logits 2 and 0, and 3 of 4 answers right, e^(2 / T) / (1 + e^(2 / T)) is 3/4.
+
+    Also if another loss was trained.
+    """
+    model = classifier(labels=("a", "b"), **settings)
     logits, labels = np.tile([[2.0, 0.0]], (40, 1)), np.repeat([0, 1], (30, 10))
     assert best_temperature(model, labels, logits) == pytest.approx(2 / np.log(3), rel=1e-3)
 
