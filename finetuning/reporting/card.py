@@ -96,7 +96,7 @@ def _explanation(data: Data, result: Mapping[str, Any]) -> str:
     parts = [f"There are {count:,} examples."]
     if count < MIN_EXAMPLES:
         parts = [f"There are {count:,} examples, too few for standard errors."]
-    if (precision := result["training_precision"]) != "float32":
+    if (precision := result.get("training_precision", "float32")) != "float32":
         parts.append(f"The scores are computed in float32, those of the plots in {precision}.")
     if "thresholds" in result:
         parts.append(result["thresholds"])

@@ -16,8 +16,6 @@ def read_result(run: RunDir) -> dict[str, Any]:
     """
     result = run.result()
     require_intact(result, run.result_path)
-    if not isinstance(result.get("training_precision"), str):
-        raise _damaged(run.result_path, "scores, `training_precision`", result)
     return result
 
 
@@ -42,11 +40,8 @@ def require_intact(result: Any, path: str, metrics: Iterable[str] = ()) -> None:
         and set(groups[2]) <= {name for name in values if has_numbers(values, [name])}
     )
     if not is_intact:
-        raise _damaged(path, f"the scores {', '.join(sorted(names))}", result)
-
-
-def _damaged(path: str, what: str, result: Any) -> InputError:
-    return InputError(
-        f"{path!r} must have {what} and what describes them, as fine-tuning writes them. Received: "
-        f"{shortened(result)}. Restore the file, or remove it to make it again."
-    )
+        raise InputError(
+            f"{path!r} must have the scores {', '.join(sorted(names))} and what describes them, as "
+            f"fine-tuning writes them. Received: {shortened(result)}. Restore the file, or remove "
+            "it to make it again."
+        )

@@ -168,7 +168,7 @@ def line(kind: str, result: Mapping[str, Any]) -> str:
     if references := result.get("references"):
         shown = (f"{name} {scores[metric]:.4f}" for name, scores in references.items())
         text += f" ({', '.join(shown)})"
-    precision = result["training_precision"]
+    precision = result.get("training_precision", "float32")
     if precision != "float32":
         text += f", computed in float32 (during training: {precision})"
     if (thresholds := FINETUNING[kind].thresholds) and "at_default_threshold" in result:

@@ -183,7 +183,7 @@ def test_texts_in_windows_are_counted(start: str, tmp_path: pathlib.Path, capsys
     "given", [{"data_dir": "d"}, {"tfds": True}, {"task": "ax"}, {"submission": "s"}]
 )
 def test_options_of_a_part_require_one(given: dict):
-    with pytest.raises(InputError, match=rf"--{next(iter(given))} requires --part\. Pass both"):
+    with pytest.raises(InputError, match=rf"--{next(iter(given))} requires --part\. Received"):
         ask("nowhere", **given)
 
 

@@ -319,9 +319,9 @@ def test_minimal_pairs_alone_and_beside_records(
 def test_options_that_belong_together(run: RunDir):
     with pytest.raises(InputError, match="--data, --minimal_pairs or both"):
         EvaluateOptions(run.path)
-    with pytest.raises(InputError, match=r"--set requires --data\. Pass both"):
+    with pytest.raises(InputError, match=r"--set requires --data\. Received"):
         EvaluateOptions(run.path, minimal_pairs="pairs", set=("masking.rate=0.3",))
-    with pytest.raises(InputError, match="--tokenizer requires --minimal_pairs. Pass both"):
+    with pytest.raises(InputError, match="--tokenizer requires --minimal_pairs. Received"):
         EvaluateOptions(run.path, "data", tokenizer="there")
 
 
