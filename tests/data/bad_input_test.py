@@ -97,7 +97,7 @@ ONE = {
         ),
         "masks in compact": (
             {"max_predictions": 3},
-            ["--max_predictions", "--layout=reference", "compact", "leave it out"],
+            ["--max_predictions", "--layout=reference", "compact", "Leave it out"],
         ),
         "quirks in compact": ({"reference_quirks": "true"}, ["--reference_quirks", "compact"]),
         "rate": (
