@@ -12,8 +12,6 @@ import tensorflow as tf
 from albert_tf.text.ragged import row_of
 
 MAX_WINDOWS = 4096  # of one text
-
-
 ValuesT = TypeVar("ValuesT", np.ndarray, tf.Tensor)
 
 

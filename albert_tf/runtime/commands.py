@@ -89,12 +89,14 @@ class CommandOptions(Bounded):
                     f"--{flag} requires --{needed}. Received: {getattr(self, field.name)!r} alone. "
                     f"Pass --{needed}, or leave --{flag} out."
                 )
-            for what, where, remedy in _rules(field, getattr(self, field.name)):
+            value = getattr(self, field.name)
+            shown = ", ".join(value) if isinstance(value, tuple) else value
+            for what, where, remedy in _rules(field, value):
                 for other, values in _resolved(where).items():
                     if (given := getattr(self, other)) not in (None, *values):
                         raise InputError(
                             f"{what} is only for --{other}={', '.join(values)}. Received: "
-                            f"--{other}={given}. {remedy}"
+                            f"--{other}={given} and --{flag}={shown}. {remedy}"
                         )
 
 

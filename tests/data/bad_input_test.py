@@ -97,9 +97,9 @@ ONE = {
         ),
         "masks in compact": (
             {"max_predictions": 3},
-            ["--max_predictions", "--layout=reference", "compact", "Leave it out"],
+            ["--max_predictions=3", "--layout=reference", "compact", "Leave it out"],
         ),
-        "quirks in compact": ({"reference_quirks": "true"}, ["--reference_quirks", "compact"]),
+        "quirks in compact": ({"reference_quirks": "true"}, ["--reference_quirks=True", "compact"]),
         "rate": (
             {"layout": "reference", "masking_rate": 1.5},
             ["--masking_rate", "in (0, 1)", "1.5"],

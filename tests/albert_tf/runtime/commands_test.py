@@ -353,17 +353,17 @@ def test_options_say_where_they_apply(capsys):
     assert commands.parse(_Applicable, ["x", "--kind=c"], "", "x").depths == ()
     unknown = commands.parse(_Applicable, ["x", "--depths=1"], "", "x")
     assert dataclasses.replace(unknown, kind="b").depths == ("1",)
-    wanted = "--depths is only for --kind=a, b. Received: --kind=c. Leave it out."
+    wanted = "--depths is only for --kind=a, b. Received: --kind=c and --depths=1. Leave it out."
     with pytest.raises(InputError, match=wanted):
         dataclasses.replace(unknown, kind="c")
     with pytest.raises(InputError, match="--kind must be short. Received: unknown."):
         dataclasses.replace(unknown, kind="unknown")  # before what applies to it
     assert dataclasses.replace(unknown, kind="b", depths=("1", "2")).form == "x"
-    wanted = "--depths, repeated, is only for --kind=b. Received: --kind=a. Pass it once."
+    wanted = "is only for --kind=b. Received: --kind=a and --depths=1, 2. Pass it once."
     with pytest.raises(InputError, match=wanted):
         dataclasses.replace(unknown, kind="a", depths=("1", "2"))
     assert commands.parse(_Applicable, ["x", "--form=y", "--kind=a"], "", "x").form == "y"
-    wanted = "--form=y is only for --part=p. Received: --part=q. Pass another --form."
+    wanted = "--form=y is only for --part=p. Received: --part=q and --form=y. Pass another --form."
     with pytest.raises(InputError, match=wanted):
         commands.parse(_Applicable, ["x", "--form=y", "--kind=a", "--part=q"], "", "x")
     wanted = "--file requires --part. Received: 'f' alone. Pass --part, or leave --file out."
