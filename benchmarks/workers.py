@@ -21,11 +21,11 @@ class System(NamedTuple):
     """A classifier or regressor as a runtime.
 
     Attributes:
-      run: inputs -> the probabilities or the score of each text; it is timed.
+      run: inputs -> the answer, such as the probabilities or the score of each text; it is timed.
       prepare: texts, or [first, second] for each pair -> inputs; it is not timed.
     """
 
-    run: Callable[[Any], list]
+    run: Callable[[Any], Any]
     prepare: Callable[[Sequence[Any]], Any] = lambda texts: texts
 
 

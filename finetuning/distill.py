@@ -15,7 +15,9 @@ The student is trained on the teacher's outputs, with the cross-entropy at --tem
 by the square of the temperature, or with the mean squared error of the logits. A regressor is
 always trained with the squared error. The thresholds of a multi-label classifier are the teacher's.
 For --task=ranking, the losses compare the scores of each query's candidates: the cross-entropy of
-their softmax or, with mse, the squared differences between the margins of two candidates.
+their softmax or, with mse, the squared differences between the margins of two candidates. There,
+the teacher may also be a model of vectors, whose scores are 20 times the cosines of a query and its
+candidates; it needs --student.
 
 OUTPUT/student is an ordinary run. OUTPUT/control is the same student without a teacher: it is
 trained on the labels for the same number of steps. With --student_layers, the student starts from
@@ -37,15 +39,14 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.runtime import commands, devices
 from albert_tf.runtime.bounds import POSITIVE, one_of
-from albert_tf.runtime.errors import InputError, shortened
+from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features, concatenate
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.task_settings import TaskSettings
-from finetuning.datasets import DATASETS, OWN, TRAINED, reading_of, trained_dataset
+from finetuning.datasets import DATASETS, TRAINED, trained_dataset
 from finetuning.datasets.dataset import Data, Dataset, source_of
 from finetuning.kinds.kind import CROSS_ENTROPY, FinetuningKind
 from finetuning.kinds.registry import FINETUNING
@@ -55,6 +56,7 @@ from finetuning.training.config import FinetuneConfig, Plan
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
+from finetuning.training.teachers import RunTeacher, teacher_of
 
 
 def _only_for(has: Callable[[FinetuningKind], bool]) -> commands.Conditions:
@@ -92,7 +94,11 @@ _REQUIRED = {
 class DistillOptions(commands.CommandOptions):
     """The command line of `finetuning.distill`."""
 
-    teacher: str = commands.option("the fine-tuned run to distill", path=True)
+    teacher: str = commands.option(
+        "the fine-tuned run to distill; of a ranker also a model of vectors, as for "
+        "finetuning.embed",
+        path=True,
+    )
     task: str = commands.option(
         "the teacher's task: " + ", ".join(_teachable()), check=_require_teachable
     )
@@ -146,16 +152,19 @@ def main(options: DistillOptions) -> None:
     with distillation.strategy.scope():
         batch_size = values.batch_size // values.accumulation_steps
         teacher.write_outputs(
-            distillation.identity, distillation.texts(), distillation.path("teacher"), batch_size
+            distillation.teacher,
+            distillation.identity,
+            distillation.texts(),
+            distillation.path("teacher"),
+            batch_size,
         )
     for name, source in {"student": distillation.student(), "control": control}.items():
         print(f"== {name}", flush=True)
         distillation.finetuner.run(distillation.config, runs[name], source)
-    paths = {"teacher": options.teacher} | {name: run.path for name, run in runs.items()}
+    teachers = {"teacher": distillation.teacher}
+    teachers |= {name: RunTeacher(run.path) for name, run in runs.items()}
     dev = next(iter(distillation.data.dev.values()))
-    results = {
-        name: comparison.measured(path, distillation.dataset, dev) for name, path in paths.items()
-    }
+    results = {name: model.result(distillation.dataset, dev) for name, model in teachers.items()}
     outputs.write_json(distillation.path("result.json"), results)
     print(comparison.table(results, distillation.dataset.metrics))
 
@@ -169,11 +178,17 @@ class _Distillation:
         outputs.require_folder(options.output, "--output")
         self.strategy = devices.strategy(options.device, options.tpu)
         self.dataset: Dataset = DATASETS[options.task]
-        self.reading = reading_of(options.teacher, options.task)
+        self.teacher = teacher_of(options.teacher, self._kind)
+        self.reading = self.teacher.reading(options.task)
         source = source_of(options.data_dir, options.tfds, self.reading)
         self.data: Data = self.dataset.read(source)
-        teaching = _task_of_teacher(options, self.data.task)
-        RunDir(options.teacher).require_ended("--teacher", options.unfinished)
+        teaching = self.teacher.task_for(options.task, self.data.task)
+        self.teacher.require_ended(options.unfinished)
+        if not (options.student or self.teacher.has_layers):
+            raise InputError(
+                f"--teacher={options.teacher} must be a run of --task={options.task} to give its "
+                "layers to the student. Received: another model. Pass --student."
+            )
         if options.student:
             RunDir(options.student).require_ended("--student", options.unfinished)
         self.start = StartingPoint.of(
@@ -182,7 +197,7 @@ class _Distillation:
         if options.student_layers:
             shallow = _fewer_layers(self.start, options.student_layers)
             self.start = dataclasses.replace(self.start, config=shallow)
-        self.identity = teacher.identity_of(options.teacher, self.texts())
+        self.identity = teacher.identity_of(self.teacher, self.texts())
         data = dataclasses.replace(self.data, task=teaching)  # with the teacher's sequence length
         config = resolve(self.start, data, {}, options.set, options.device)
         _require_student_settings(config)
@@ -291,42 +306,6 @@ def _require_student_settings(config: FinetuneConfig) -> None:
                 f"`{key}` must be {str(value).lower()} here: {why}. Received: "
                 f"{str(setting).lower()}. Leave it out, and set it for fine-tuning."
             )
-
-
-def _task_of_teacher(options: DistillOptions, dataset_task: TaskSettings) -> TaskSettings:
-    """Return the teacher's `task` section, without losses that are not distilled.
-
-    Raises:
-      InputError: the teacher's kind cannot be taught, or the teacher belongs to another task, or
-        differs from --data_dir in kind, pair or labels.
-    """
-    task, name = task_of(options.teacher), RunDir(options.teacher).config().get("name")
-    if not FINETUNING[task.kind].student_losses:
-        kinds = ", ".join(name for name, kind in FINETUNING.items() if kind.student_losses)
-        raise InputError(
-            f"--teacher={options.teacher} must be of kind {kinds}. Received: a run of "
-            f"kind {task.kind!r}, which cannot be distilled here."
-        )
-    if task.long_texts != "cut":
-        raise InputError(
-            f"--teacher={options.teacher} must truncate long texts: it provides an output for each "
-            f"text, not for its windows. Received: a run with task.long_texts={task.long_texts}."
-        )
-    # A user's own table has no fixed name.
-    if name not in (options.task, None) and options.task not in OWN:
-        raise InputError(
-            f"--teacher={options.teacher} must be a run of --task={options.task}. Received: a run "
-            f"of {name!r}."
-        )
-    for key in ("kind", "pair", *(task.HEAD if task.has_labels() else ())):
-        if (teacher_value := getattr(task, key)) != (data_value := getattr(dataset_task, key)):
-            raise InputError(
-                f"--teacher={options.teacher} must have the same {key} as --data_dir. Received: "
-                f"{shortened(teacher_value)}, and {shortened(data_value)} in the data."
-            )
-    changes = {"exit_losses": False} if task.exit_losses else {}
-    own = FINETUNING[task.kind].student_settings
-    return task.replace(**changes, **{key.partition(".")[2]: own[key][0] for key in own})
 
 
 def _with_encoder_of(path: str, config: FinetuneConfig) -> TaskModel:

@@ -21,6 +21,7 @@ from finetuning.kinds.thresholds import Thresholds
 
 CROSS_ENTROPY, SQUARED_ERROR = "cross_entropy", "mse"  # losses of students
 _RESAMPLES = 200
+Embed = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors [N, D]
 
 
 class TeacherOutput(NamedTuple):
@@ -54,6 +55,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         teacher.
       student_settings: the settings of its section that a student has, as `task.key: (value, why)`.
       takes_texts: True if a student may also learn from a file of texts without labels.
+      learns_vectors: True if a model of vectors may be the teacher.
       has_depths: True if `outputs_of` gives the outputs of its export for the texts of an example.
       has_one_answer: True if equal texts with different labels contradict each other.
       has_temperature: True if it has the setting `logit_temperature`; its loss is a log loss.
@@ -72,6 +74,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     student_losses: ClassVar[Sequence[str]] = ()
     student_settings: ClassVar[Mapping[str, tuple[Any, str]]] = {}
     takes_texts: ClassVar[bool] = True
+    learns_vectors: ClassVar[bool] = False
     has_depths: ClassVar[bool] = False
     has_one_answer: ClassVar[bool] = False
     has_temperature: ClassVar[bool] = False
@@ -220,6 +223,16 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
 
     def taught_outputs(self, features: Any, outputs: np.ndarray) -> Sequence[TeacherOutput]:
         """Return a teacher's output for each example, from those of its features' units."""
+        raise NotImplementedError
+
+    def vector_outputs(
+        self, examples: Sequence[Any], queries: Embed, passages: Embed
+    ) -> Sequence[TeacherOutput]:
+        """Return the outputs for examples of a model of vectors, if the kind `learns_vectors`."""
+        raise NotImplementedError
+
+    def as_prediction(self, output: TeacherOutput) -> Prediction:
+        """Return an output from `vector_outputs` as a prediction."""
         raise NotImplementedError
 
     def taught_features(

@@ -15,6 +15,7 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.ranking.examples import RankingExample, TrainingQuery
 from albert_tf.tasks.ranking.features import RankingFeatures
+from albert_tf.tasks.ranking.kind import answer
 from albert_tf.tasks.ranking.losses import ABSENT
 from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.text.tokenizer import Tokenizer
@@ -25,12 +26,15 @@ from finetuning.kinds.cards import mistakes
 from finetuning.kinds.kind import (
     CROSS_ENTROPY,
     SQUARED_ERROR,
+    Embed,
     FinetuningKind,
     TeacherOutput,
     deviation,
     text_of,
 )
 from finetuning.kinds.text_kind import SoftCrossEntropy
+
+_SCALE, _LEAST_LENGTH = np.float32(20), 1e-12
 
 
 class Ranking(FinetuningKind[RankingSettings]):
@@ -40,6 +44,7 @@ class Ranking(FinetuningKind[RankingSettings]):
     hub_task = "text-ranking"
     student_losses = (CROSS_ENTROPY, SQUARED_ERROR)
     takes_texts = False
+    learns_vectors = True
 
     def expected_line(self, task: RankingSettings) -> str:
         """Return a description of a valid line."""
@@ -140,6 +145,26 @@ class Ranking(FinetuningKind[RankingSettings]):
         starts = np.flatnonzero(np.diff(features.example))
         return [TeacherOutput(scores) for scores in np.split(outputs, starts + 1)]
 
+    def vector_outputs(
+        self, examples: Sequence[RankingExample], queries: Embed, passages: Embed
+    ) -> list[TeacherOutput]:
+        """Return the cosines of each query and its candidates, multiplied by 20.
+
+        That is the usual scale of cosines as logits, a temperature of 0.05.
+        """
+        texts = list(dict.fromkeys(text for example in examples for text in example.candidates))
+        rows = {text: row for row, text in enumerate(texts)}
+        vectors = _of_length_1(passages(texts))
+        asked = _of_length_1(queries([example.query for example in examples]))
+        return [
+            TeacherOutput(_SCALE * vectors[[rows[text] for text in example.candidates]] @ vector)
+            for example, vector in zip(examples, asked, strict=True)
+        ]
+
+    def as_prediction(self, output: TeacherOutput) -> Prediction:
+        """Return the ranking by an output."""
+        return answer(output.values)
+
     def taught_features(
         self,
         examples: Sequence[RankingExample],
@@ -166,6 +191,11 @@ class Ranking(FinetuningKind[RankingSettings]):
     ) -> tf_keras.losses.Loss:
         """Return the loss of a student, over the candidates of a query that a step reads."""
         return OrderLoss(temperature if loss == CROSS_ENTROPY else None)
+
+
+def _of_length_1(vectors: np.ndarray) -> np.ndarray:
+    vectors = np.asarray(vectors, np.float32)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _LEAST_LENGTH)
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")

@@ -8,7 +8,8 @@ from typing import Any
 from albert_tf.runtime.report_text import markdown_table
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict
-from finetuning.datasets.dataset import Dataset
+from finetuning.datasets.dataset import Dataset, Prediction
+from finetuning.kinds.kind import FinetuningKind
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 
@@ -28,34 +29,43 @@ def measured(path: str, dataset: Dataset, examples: Sequence[Any]) -> dict[str, 
         predict(predictor.model, sample, 32)
         seconds.append(time.perf_counter() - start)
     answers = kind.decode(predictions, features, examples, predictor.task)
-    return dataset.score(answers, examples) | {
-        "metric": dataset.metrics[0],
-        "standard_errors": FINETUNING[predictor.task.kind].standard_errors(
-            dataset, answers, examples
-        ),
+    return scored(dataset, FINETUNING[predictor.task.kind], answers, examples) | {
         "parameters": predictor.model.count_params(),
         "layers": predictor.model.encoder.config.num_layers,
         "examples_per_s": len(examples[:_TIMED]) / statistics.median(seconds),
+    }
+
+
+def scored(
+    dataset: Dataset,
+    kind: FinetuningKind,
+    answers: Sequence[Prediction],
+    examples: Sequence[Any],
+) -> dict[str, Any]:
+    """Return the scores of predictions with their standard errors."""
+    return dataset.score(answers, examples) | {
+        "metric": dataset.metrics[0],
+        "standard_errors": kind.standard_errors(dataset, answers, examples),
         "dev_examples": len(examples),
     }
 
 
 def table(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> str:
     """Return a table with a row for each run, such as teacher, student and control."""
-    rows = []
+    rows, of_teacher = [], results["teacher"].get("examples_per_s")
     for name, result in results.items():
-        speed = result["examples_per_s"]
+        speed = result.get("examples_per_s")
         rows.append(
             (
                 name,
-                str(result["layers"]),
-                f"{result['parameters']:,}",
+                str(result.get("layers", "")),
+                f"{result['parameters']:,}" if speed else "",
                 *(
                     report.with_error(result[metric], result["standard_errors"].get(metric))
                     for metric in metrics
                 ),
-                f"{speed:,.0f}",
-                f"{speed / results['teacher']['examples_per_s']:.1f}",
+                f"{speed:,.0f}" if speed else "",
+                f"{speed / of_teacher:.1f}" if speed and of_teacher else "",
             )
         )
     count = results["teacher"]["dev_examples"]

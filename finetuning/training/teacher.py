@@ -10,19 +10,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.checkpoints import latest_checkpoint
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.paths import require_file
 from albert_tf.runtime.files.text_files import lines_of
-from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.predictor import Predictor, load_predictor, predict
 from albert_tf.training.progress import Progress
 from finetuning.datasets.tables.table_files import FORMATS, open_table
 from finetuning.kinds.kind import FinetuningKind, TeacherOutput
-from finetuning.kinds.registry import FINETUNING
+from finetuning.training.teachers import Teacher
 
 CHUNK = 4096  # texts in memory at a time
 _SCHEMA = {
@@ -60,7 +57,7 @@ def examples_of(path: str, columns: Sequence[str]) -> Iterator[Sequence[str]]:
         yield cells
 
 
-def identity_of(teacher: str, examples: Iterable[Any]) -> dict[str, Any]:
+def identity_of(teacher: Teacher, examples: Iterable[Any]) -> dict[str, Any]:
     """Return what the teacher's outputs depend on: its weights and the texts.
 
     The texts are read once, from first to last.
@@ -69,18 +66,20 @@ def identity_of(teacher: str, examples: Iterable[Any]) -> dict[str, Any]:
     for example in examples:
         digest.update(repr(example.texts).encode())
         count += 1
-    with open(latest_checkpoint(teacher) + ".index", "rb") as file:  # has the weights' checksums
-        weights = hashlib.sha256(file.read()).hexdigest()
     return {
-        "teacher": os.path.normpath(teacher),
-        "weights": weights[:16],
+        "teacher": os.path.normpath(teacher.path),
+        "weights": teacher.weights(),
         "texts": digest.hexdigest()[:16],
         "count": count,
     }
 
 
 def write_outputs(
-    identity: Mapping[str, Any], examples: Iterable[Any], folder: str, batch_size: int
+    teacher: Teacher,
+    identity: Mapping[str, Any],
+    examples: Iterable[Any],
+    folder: str,
+    batch_size: int,
 ) -> None:
     """Write texts and the teacher's outputs to `folder`, unless they are already there.
 
@@ -97,7 +96,7 @@ def write_outputs(
             )
         print(f"{folder}: the teacher's outputs already exist.")
         return
-    predictor = load_predictor(identity["teacher"])
+    outputs_of = teacher.load(batch_size)
     with (
         outputs.new_folder(folder) as partial,
         Progress("texts predicted by the teacher", identity["count"]) as progress,
@@ -105,7 +104,7 @@ def write_outputs(
         with tf.io.TFRecordWriter(os.path.join(partial, "outputs.tfrecord")) as out:
             stream = iter(examples)
             while chunk := list(itertools.islice(stream, CHUNK)):
-                for record in _records(predictor, chunk, batch_size):
+                for record in _records(chunk, outputs_of(chunk)):
                     out.write(record)
                 progress.advance(len(chunk))
         outputs.write_json(os.path.join(partial, "manifest.json"), identity)
@@ -115,14 +114,9 @@ def _manifest(folder: str) -> dict[str, Any]:
     return outputs.read_json(os.path.join(folder, "manifest.json"))
 
 
-def _records(predictor: Predictor, examples: list[Any], batch_size: int) -> Iterator[bytes]:
-    kind, tuned = KINDS[predictor.task.kind], FINETUNING[predictor.task.kind]
-    texts = [example.texts for example in examples]
-    unlabeled = [tuned.of_texts(*each) for each in texts]
-    features = kind.featurize(unlabeled, predictor.tokenizer, predictor.task)
-    taught = tuned.taught_outputs(features, predict(predictor.model, features, batch_size))
-    for each, (output, starts) in zip(texts, taught, strict=True):
-        encoded = [text.encode() for text in each]
+def _records(examples: list[Any], taught: Sequence[TeacherOutput]) -> Iterator[bytes]:
+    for example, (output, starts) in zip(examples, taught, strict=True):
+        encoded = [text.encode() for text in example.texts]
         values = {
             "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=encoded)),
             "output": tf.train.Feature(float_list=tf.train.FloatList(value=np.ravel(output))),

@@ -5,11 +5,13 @@ import gzip
 import json
 import pathlib
 import shutil
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import albert_tf
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
@@ -24,6 +26,7 @@ from finetuning.kinds.ranking import OrderLoss
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.text_kind import SoftCrossEntropy
 from finetuning.training import teacher
+from finetuning.training.teachers import RunTeacher, VectorTeacher, teacher_of
 from tests.finetuning.conftest import QUICK
 
 
@@ -51,6 +54,65 @@ def test_the_loss_of_an_order_by_hand():
     assert float(OrderLoss(None)(teacher, teacher + 3)) == pytest.approx(0, abs=1e-9)
     copy = OrderLoss.from_config(OrderLoss(2.0).get_config())
     assert copy.temperature == 2.0
+
+
+def test_the_cosines_of_vectors_by_hand():
+    """Queries and passages have vectors of their own; lengths do not count."""
+    kind = FINETUNING["ranking"]
+    vectors = {"pear": [1, 0], "plum": [3, 4], "saw": [0, -2], "none": [0, 0]}
+
+    def embed(sign: int) -> Callable[[Sequence[str]], np.ndarray]:
+        return lambda texts: sign * np.array([vectors[text] for text in texts], np.float16)
+
+    examples = [kind.of_texts("pear", "plum", "saw", "none"), kind.of_texts("saw", "plum")]
+    found = kind.vector_outputs(examples, embed(1), embed(-1))
+    assert [output.values.tolist() for output in found] == [
+        pytest.approx([-12, 0, 0]),
+        pytest.approx([16]),
+    ]
+    assert kind.as_prediction(found[0])["ranking"] == [1, 2, 0]
+
+
+def test_which_teacher_a_path_is(tuned: pathlib.Path, pretrained: str, tmp_path: pathlib.Path):
+    run = str(tuned / "seed-0")
+    assert isinstance(teacher_of(run, FINETUNING["classifier"]), RunTeacher)
+    assert isinstance(teacher_of(pretrained, FINETUNING["classifier"]), RunTeacher)
+    model = teacher_of(pretrained, FINETUNING["ranking"])
+    assert isinstance(model, VectorTeacher) and len(model.weights()) == 16
+    assert isinstance(teacher_of("albert-mini-en-embed", FINETUNING["ranking"]), VectorTeacher)
+    missing = teacher_of(str(tmp_path / "no"), FINETUNING["ranking"])
+    with pytest.raises(InputNotFoundError, match="--teacher=.*no: no file or folder"):
+        missing.weights()
+
+
+def test_a_ranker_learns_cosines(pretrained: str, tmp_path: pathlib.Path, capsys):
+    rows = [
+        {"query": q, "candidates": [{"text": t, "label": int(t == q)} for t in ("pear", "saw")]}
+        for q in ("pear", "saw")
+    ]
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    options = DistillOptions(
+        pretrained,
+        "ranking",
+        str(tmp_path / "out"),
+        str(tmp_path),
+        student=pretrained,
+        set=("training.steps=2", "training.evaluate_every=2", "task.seq_length=16"),
+    )
+    with pytest.raises(InputError, match="to give its layers to the student.*Pass --student"):
+        distill.main(dataclasses.replace(options, student=None, student_layers=1))
+    distill.main(options)
+    stored = tmp_path / "out" / "teacher"
+    ((_, answers),) = teacher.read_outputs(str(stored), FINETUNING["ranking"])
+    embedder = albert_tf.load_embedder(pretrained)
+    texts = ["pear", "saw"]
+    wanted = 20 * embedder.encode_query(texts) @ embedder.encode_document(texts).T
+    np.testing.assert_allclose([answer.values for answer in answers], wanted, atol=1e-4)
+    results = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert results["teacher"]["map"] == 1.0 and "parameters" not in results["teacher"]
+    assert RunDir(str(tmp_path / "out" / "student")).result()["train_examples"] == 2
+    assert "| teacher |  |  | 1.0000" in capsys.readouterr().out
 
 
 def test_queries_with_more_candidates_than_those_before(small_tokenizer):
@@ -81,30 +143,33 @@ def test_queries_with_more_candidates_than_those_before(small_tokenizer):
 
 def test_the_teacher_is_asked_once(tuned: pathlib.Path, tmp_path: pathlib.Path, capsys):
     path, folder = str(tuned / "seed-0"), str(tmp_path / "teacher")
+    model = RunTeacher(path)
     examples = [TextExample("pear apple"), TextExample("saw"), TextExample("naïve 漢字 plum")]
-    identity = teacher.identity_of(path, examples)
-    teacher.write_outputs(identity, examples, folder, 2)
+    identity = teacher.identity_of(model, examples)
+    teacher.write_outputs(model, identity, examples, folder, 2)
     ((kept, answers),) = teacher.read_outputs(folder, FINETUNING["classifier"])
     assert kept == examples and not any(len(answer.starts) for answer in answers)
     outputs = np.stack([answer.values for answer in answers])
     wanted = [answer["probabilities"]["fruit"] for answer in load_predictor(path)(examples)]
     powers = np.exp(outputs)
     np.testing.assert_allclose(powers[:, 0] / powers.sum(axis=1), wanted, atol=1e-5)
-    teacher.write_outputs(identity, examples, folder, 2)
+    teacher.write_outputs(model, identity, examples, folder, 2)
     assert "the teacher's outputs already exist" in capsys.readouterr().out
-    other = teacher.identity_of(str(tuned / "seed-1"), examples[:2])
+    model = RunTeacher(str(tuned / "seed-1"))
+    other = teacher.identity_of(model, examples[:2])
     with pytest.raises(
         InputError,
         match=r"holds outputs of another teacher or for other texts.*count: 3 != 2.*weights: ",
     ):
-        teacher.write_outputs(other, examples[:2], folder, 2)
+        teacher.write_outputs(model, other, examples[:2], folder, 2)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "missing", "empty", "pointer"])
 def test_damaged_outputs_are_named(damage: str, tuned: pathlib.Path, tmp_path: pathlib.Path):
     examples, folder = [TextExample("pear"), TextExample("saw")], tmp_path / "teacher"
-    identity = teacher.identity_of(str(tuned / "seed-0"), examples)
-    teacher.write_outputs(identity, examples, str(folder), 2)
+    model = RunTeacher(str(tuned / "seed-0"))
+    identity = teacher.identity_of(model, examples)
+    teacher.write_outputs(model, identity, examples, str(folder), 2)
     path = folder / "outputs.tfrecord"
     content = path.read_bytes()
     changed = {
@@ -250,18 +315,17 @@ def test_mistakes(changes: dict, words: str, tuned: pathlib.Path, fruit: str, tm
     assert not (tmp_path / "out").exists()
 
 
-def test_a_teacher_of_another_task_is_refused(tuned: pathlib.Path, fruit: str):
-    options = DistillOptions(str(tuned / "seed-0"), "sst-2", "out", fruit, student_layers=1)
-    theirs = task_of(options.teacher)
+def test_a_teacher_of_another_task_is_refused(tuned: pathlib.Path):
+    path = str(tuned / "seed-0")
+    model, theirs = RunTeacher(path), task_of(path)
     with pytest.raises(
         InputError, match="must be a run of --task=sst-2. Received: a run of 'text_c"
     ):
-        distill._task_of_teacher(options, theirs)
-    own = dataclasses.replace(options, task="text_classification")
-    assert distill._task_of_teacher(own, theirs) == theirs
+        model.task_for("sst-2", theirs)
+    assert model.task_for("text_classification", theirs) == theirs
     for key, value in {"pair": True, "labels": ("a", "b")}.items():
         with pytest.raises(InputError, match=f"must have the same {key} as --data_dir"):
-            distill._task_of_teacher(own, dataclasses.replace(theirs, **{key: value}))
+            model.task_for("text_classification", dataclasses.replace(theirs, **{key: value}))
 
 
 def test_a_control_that_cannot_begin_is_known_first(

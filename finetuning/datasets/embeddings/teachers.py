@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,13 @@ from finetuning.datasets.embeddings import onnx_teacher
 from finetuning.datasets.embeddings.torch_process import TorchProcess
 
 Teacher = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors [N, D]
+
+
+class SearchTeacher(NamedTuple):
+    """A model with its vectors of queries and of passages, which prompts may tell apart."""
+
+    queries: Teacher
+    passages: Teacher
 
 
 def load_teacher(path: str, batch_size: int, prompt: str = "") -> Teacher:
@@ -32,11 +39,35 @@ def load_teacher(path: str, batch_size: int, prompt: str = "") -> Teacher:
       InputNotFoundError: there is no model at `path`.
       InputError: it is damaged or of another form, or a package is missing.
     """
-    teacher = _loaded(pretrained.locate(path), batch_size)
-    return lambda texts: teacher([prompt + text for text in texts])
+    queries, _ = load_search_teacher(path, batch_size, {"prompt": ""})
+    return lambda texts: queries([prompt + text for text in texts])
 
 
-def _loaded(path: str, batch_size: int) -> Teacher:
+def load_search_teacher(
+    path: str, batch_size: int, options: Mapping[str, str] | None = None
+) -> SearchTeacher:
+    """Load a model that returns vectors of queries and passages; see `load_teacher`.
+
+    The prompts are those of its settings, if it is a model of this project, or else none.
+
+    Args:
+      path: see `load_teacher`.
+      batch_size: the number of texts that are computed together.
+      options: of the calls of a model of this project.
+    """
+    path = pretrained.locate(path)
+    if other := _of_others(path, batch_size):
+        return SearchTeacher(other, other)
+    embedder = albert_tf.load_embedder(path)
+    values = {"batch_size": batch_size, "show_progress_bar": False} | dict(options or {})
+    return SearchTeacher(
+        lambda texts: embedder.encode_query(texts, **values),
+        lambda texts: embedder.encode_document(texts, **values),
+    )
+
+
+def _of_others(path: str, batch_size: int) -> Teacher | None:
+    """Return a model that is not of this project, None if it is."""
     files = (path, *(os.path.join(path, name) for name in onnx_teacher.FILES))
     embed: Teacher
     if any(file.endswith(".onnx") and os.path.isfile(file) for file in files):
@@ -46,8 +77,7 @@ def _loaded(path: str, batch_size: int) -> Teacher:
     elif os.path.isfile(os.path.join(path, onnx_teacher.MODULES)):
         return TorchProcess(path, batch_size)
     else:
-        embedder = albert_tf.load_embedder(path)
-        return lambda texts: embedder(texts, batch_size, show_progress_bar=False)
+        return None
 
     def vectors(texts: Sequence[str]) -> np.ndarray:
         embeddings = np.asarray(embed(texts))

@@ -1,0 +1,196 @@
+"""What a student learns from: a fine-tuned run or, for a ranker, the vectors of a model."""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from albert_tf.models.checkpoints import weights_fingerprint
+from albert_tf.runtime import pretrained
+from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.predictor import load_predictor, predict, task_of
+from albert_tf.tasks.task_settings import TaskSettings
+from finetuning.datasets import OWN, reading_of
+from finetuning.datasets.dataset import Dataset, Reading
+from finetuning.datasets.embeddings.teachers import load_search_teacher
+from finetuning.kinds.kind import FinetuningKind, TeacherOutput
+from finetuning.kinds.registry import FINETUNING
+from finetuning.reporting import comparison
+
+Outputs = Callable[[Sequence[Any]], Sequence[TeacherOutput]]  # examples -> outputs
+
+
+class Teacher(Protocol):
+    """A model whose outputs a student learns.
+
+    Attributes:
+      path: its folder or file, or the name of an included model.
+      has_layers: True if a student may begin with some of its layers.
+    """
+
+    path: str
+    has_layers: bool
+
+    def weights(self) -> str:
+        """Return 16 hex digits that change with the model."""
+
+    def reading(self, name: str) -> Reading:
+        """Return the columns and examples of the dataset `name` that a student reads."""
+
+    def task_for(self, name: str, dataset_task: TaskSettings) -> TaskSettings:
+        """Return the `task` section of a student that learns from it.
+
+        Args:
+          name: the student's dataset.
+          dataset_task: the settings for the data.
+
+        Raises:
+          InputError: the teacher does not fit the dataset.
+        """
+
+    def require_ended(self, unfinished: bool) -> None:
+        """Check that its training has ended, or may be `unfinished`."""
+
+    def load(self, batch_size: int) -> Outputs:
+        """Return what computes the outputs for examples, whose labels it ignores."""
+
+    def result(self, dataset: Dataset, examples: Sequence[Any]) -> dict[str, Any]:
+        """Return its row of the final table."""
+
+
+class RunTeacher:
+    """A fine-tuned run of the student's kind."""
+
+    has_layers = True
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def weights(self) -> str:
+        """Return a hash of the checkpoint's index."""
+        return weights_fingerprint(self.path)
+
+    def reading(self, name: str) -> Reading:
+        """Return what the run reads, if `name` is its own dataset."""
+        return reading_of(self.path, name)
+
+    def task_for(self, name: str, dataset_task: TaskSettings) -> TaskSettings:
+        """Return the run's `task` section, without losses that are not distilled.
+
+        Raises:
+          InputError: the run's kind cannot be taught, or the run belongs to another dataset than
+            `name`, or differs from the data in kind, pair or labels.
+        """
+        task, own_name = task_of(self.path), RunDir(self.path).config().get("name")
+        if not FINETUNING[task.kind].student_losses:
+            kinds = ", ".join(name for name, kind in FINETUNING.items() if kind.student_losses)
+            raise InputError(
+                f"--teacher={self.path} must be of kind {kinds}. Received: a run of "
+                f"kind {task.kind!r}, which cannot be distilled here."
+            )
+        if task.long_texts != "cut":
+            raise InputError(
+                f"--teacher={self.path} must truncate long texts: it provides an output for each "
+                f"text, not for its windows. Received: a run with task.long_texts="
+                f"{task.long_texts}."
+            )
+        # A user's own table has no fixed name.
+        if own_name not in (name, None) and name not in OWN:
+            raise InputError(
+                f"--teacher={self.path} must be a run of --task={name}. Received: a run of "
+                f"{own_name!r}."
+            )
+        for key in ("kind", "pair", *(task.HEAD if task.has_labels() else ())):
+            if (own := getattr(task, key)) != (of_data := getattr(dataset_task, key)):
+                raise InputError(
+                    f"--teacher={self.path} must have the same {key} as --data_dir. Received: "
+                    f"{shortened(own)}, and {shortened(of_data)} in the data."
+                )
+        changes = {"exit_losses": False} if task.exit_losses else {}
+        settings = FINETUNING[task.kind].student_settings
+        return task.replace(
+            **changes, **{key.partition(".")[2]: settings[key][0] for key in settings}
+        )
+
+    def require_ended(self, unfinished: bool) -> None:
+        """Check the run's result."""
+        RunDir(self.path).require_ended("--teacher", unfinished)
+
+    def load(self, batch_size: int) -> Outputs:
+        """Return what computes the outputs of the model's head."""
+        predictor = load_predictor(self.path)
+        kind, tuned = KINDS[predictor.task.kind], FINETUNING[predictor.task.kind]
+
+        def outputs(examples: Sequence[Any]) -> Sequence[TeacherOutput]:
+            unlabeled = [tuned.of_texts(*example.texts) for example in examples]
+            features = kind.featurize(unlabeled, predictor.tokenizer, predictor.task)
+            return tuned.taught_outputs(features, predict(predictor.model, features, batch_size))
+
+        return outputs
+
+    def result(self, dataset: Dataset, examples: Sequence[Any]) -> dict[str, Any]:
+        """Return scores, size and speed."""
+        return comparison.measured(self.path, dataset, examples)
+
+
+class VectorTeacher:
+    """A model of vectors, whose cosines a student of the kind learns.
+
+    Args:
+      path: see `finetuning.embed --teacher`.
+      kind: the student's kind, which `learns_vectors`.
+    """
+
+    has_layers = False
+
+    def __init__(self, path: str, kind: FinetuningKind) -> None:
+        self.path, self._kind = path, kind
+
+    def weights(self) -> str:
+        """Return a hash of the contents of all files.
+
+        Raises:
+          InputNotFoundError: there are none.
+        """
+        path, digest = pretrained.locate(self.path), hashlib.sha256()
+        if not os.path.exists(path):
+            raise InputNotFoundError(f"--teacher={self.path}: no file or folder has this name.")
+        files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+        for file in sorted(files) or [path]:
+            with open(file, "rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+        return digest.hexdigest()[:16]
+
+    def reading(self, name: str) -> Reading:
+        """Return the default: a model of vectors has no columns."""
+        return Reading()
+
+    def task_for(self, name: str, dataset_task: TaskSettings) -> TaskSettings:
+        """Return the settings for the data."""
+        return dataset_task
+
+    def require_ended(self, unfinished: bool) -> None:
+        """Check nothing: such a model shows when it is loaded."""
+
+    def load(self, batch_size: int) -> Outputs:
+        """Return what computes the cosines of queries and their candidates."""
+        embed = load_search_teacher(self.path, batch_size)
+        return lambda examples: self._kind.vector_outputs(examples, *embed)
+
+    def result(self, dataset: Dataset, examples: Sequence[Any]) -> dict[str, Any]:
+        """Return scores; size and speed are not comparable."""
+        answers = [self._kind.as_prediction(output) for output in self.load(32)(examples)]
+        return comparison.scored(dataset, self._kind, answers, examples)
+
+
+def teacher_of(path: str, kind: FinetuningKind) -> Teacher:
+    """Return the teacher at a path: of vectors if `kind` learns those and it is no run of it."""
+    if not kind.learns_vectors:
+        return RunTeacher(path)
+    try:
+        is_run = task_of(path).kind == kind.kind.name
+    except InputError:
+        is_run = False  # what it is shows when it is loaded
+    return RunTeacher(path) if is_run else VectorTeacher(path, kind)
