@@ -109,16 +109,16 @@ def _passages(options: PassagesOptions) -> list[str]:
 def _in_turns(
     action: str, options: PassagesOptions, folder: str, requests: list[list[str]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return each system's answers to the requests, after one of the first that does not count."""
+    """Return each system's answers to the requests, which each gets in turn."""
     models = {"ours": options.model, "peer": os.path.abspath(options.peer)}
     running = {
         system: Worker(system, _MODULE, (system, action, models[system], folder, options.cores))
         for system in SYSTEMS
     }
     try:
-        for system, worker in running.items():
+        for worker in running.values():
             if reason := worker.ready.get("absent"):
-                raise InputError(f"--peer needs sentence-transformers. Received: {reason} {system}")
+                raise InputError(f"--peer needs sentence-transformers. Received: {reason}.")
         answers: dict[str, list[dict[str, Any]]] = {system: [] for system in SYSTEMS}
         for round_number, request in enumerate(requests):
             for system in SYSTEMS if round_number % 2 else reversed(SYSTEMS):

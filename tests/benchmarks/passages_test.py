@@ -1,0 +1,62 @@
+"""`benchmarks.passages`: both systems index and answer in processes of their own, and mistakes."""
+
+import json
+import pathlib
+
+import pytest
+
+from albert_tf.runtime.errors import InputError
+from benchmarks.passages import PassagesOptions, main
+
+# A stand-in for the package, whose vectors count letters.
+_PACKAGE = """
+import numpy as np
+
+
+class SentenceTransformer:
+    def __init__(self, path, device):
+        assert device == "cpu"
+
+    def encode(self, texts, show_progress_bar=True):
+        if isinstance(texts, str):
+            return self.encode([texts])[0]
+        return np.array([[text.count(letter) for letter in "aeiou"] for text in texts], np.float32)
+
+
+class util:
+    @staticmethod
+    def semantic_search(query, vectors, top_k):
+        assert vectors.shape == (20, 5)
+        return np.argsort(-vectors @ query)[:top_k]
+"""
+
+
+@pytest.fixture
+def corpus(tmp_path: pathlib.Path) -> str:
+    path = tmp_path / "corpus.jsonl"
+    words = ("pear", "apple", "saw", "file", "plum")
+    lines = [{"text": f"The {words[n % 5]} is number {n}."} for n in range(24)]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return f"jsonl:{path}"
+
+
+def test_lines(pretrained, corpus, tmp_path, monkeypatch, capsys):
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "sentence_transformers.py").write_text(_PACKAGE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
+    main(PassagesOptions(corpus, "peer", pretrained, passages=20, queries=6, cores=1))
+    about, ours, peer = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (about["passages"], about["mean_words"]) == (20, 5.0)
+    assert [ours["system"], peer["system"]] == ["ours", "peer"]
+    for line in (ours, peer):
+        assert min(line["index_s"], line["query_ms"], line["index_mb"], line["query_mb"]) >= 0
+    for low, median, high in ours["of_peer"].values():
+        assert 0 < low <= median <= high
+    assert {*ours["of_peer"]} == {"index", "query"} and ours["both_ms"] > 0
+
+
+def test_mistakes(pretrained, corpus, capsys):
+    main(PassagesOptions(corpus, "peer", pretrained, passages=24, dry_run=True))
+    assert json.loads(capsys.readouterr().out)["passages"] == 24
+    with pytest.raises(InputError, match="must have --passages=25. Received: 24. Name more files"):
+        main(PassagesOptions(corpus, "peer", pretrained, passages=25))
