@@ -50,6 +50,7 @@ def ours(action: str, model: str, folder: str) -> Callable[[str], dict[str, Any]
 
 def peer(action: str, model: str, folder: str) -> Callable[[str], dict[str, Any]]:
     """Return what stores a file's vectors by sentence-transformers, or searches in all of them."""
+    import torch
     from sentence_transformers import SentenceTransformer, util
 
     network = SentenceTransformer(model, device="cpu")
@@ -64,12 +65,14 @@ def peer(action: str, model: str, folder: str) -> Callable[[str], dict[str, Any]
 
         return index
     files = sorted(name for name in os.listdir(folder) if name.endswith(".peer.npy"))
-    vectors = np.concatenate([np.load(os.path.join(folder, name)) for name in files])
+    parts = [torch.from_numpy(np.load(os.path.join(folder, name))) for name in files]
+    vectors = torch.cat(parts)
 
     def ask(query: str) -> dict[str, Any]:
         def search() -> None:
-            vector = network.encode(query, show_progress_bar=False)
-            util.semantic_search(vector, vectors, top_k=_TOP)
+            vector = network.encode(query, show_progress_bar=False, convert_to_tensor=True)
+            # Vectors of length 1 need no cosine, as the library's documentation says.
+            util.semantic_search(vector, vectors, score_function=util.dot_score, top_k=_TOP)
 
         return {"query_ms": _timed(search)}
 

@@ -61,6 +61,22 @@ class Sequences:
             "input_type_ids": tf.cast((positions >= first) & (positions < total), tf.int32),
         }
 
+    def arrays(self, length: int) -> dict[str, np.ndarray]:
+        """Return `inputs` of all sequences, int32 [N, length], by NumPy.
+
+        For a few sequences at a time, that takes a fraction of the time.
+        """
+        positions = np.arange(length)
+        is_real = positions < self.lengths[:, None]  # [N, length]
+        ids: np.ndarray = np.full(is_real.shape, self.pad, np.int32)
+        ids[is_real] = self.ids
+        is_second = is_real & (positions >= self.first_lengths[:, None])
+        return {
+            "input_word_ids": ids,
+            "input_mask": is_real.astype(np.int32),
+            "input_type_ids": is_second.astype(np.int32),
+        }
+
     def at_places(self, places: np.ndarray) -> "Sequences":
         """Return the sequences at the True places, bool [M], and ones without pieces elsewhere.
 

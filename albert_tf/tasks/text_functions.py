@@ -60,7 +60,7 @@ def bucketed(
         return run_in_buckets(lengths, run, {"outputs": zeros}, seq_length)["outputs"]
 
     def compute(sequences: Sequences) -> tf.Tensor:
-        inputs = sequences.inputs(tf.range(len(sequences.lengths)), seq_length)
+        inputs = sequences.arrays(seq_length)
         return outputs(*(inputs[name] for name in INPUTS))
 
     return compute

@@ -17,18 +17,21 @@ class SentenceTransformer:
     def __init__(self, path, device):
         assert device == "cpu"
 
-    def encode(self, texts, show_progress_bar=True):
+    def encode(self, texts, show_progress_bar=True, convert_to_tensor=False):
         if isinstance(texts, str):
             return self.encode([texts])[0]
         return np.array([[text.count(letter) for letter in "aeiou"] for text in texts], np.float32)
 
 
 class util:
+    dot_score = "dot"
+
     @staticmethod
-    def semantic_search(query, vectors, top_k):
-        assert vectors.shape == (20, 5)
+    def semantic_search(query, vectors, score_function, top_k):
+        assert vectors.shape == (20, 5) and score_function == "dot"
         return np.argsort(-vectors @ query)[:top_k]
 """
+_TORCH = "import numpy as np\nfrom_numpy, cat = np.asarray, np.concatenate\n"
 
 
 @pytest.fixture
@@ -43,6 +46,7 @@ def corpus(tmp_path: pathlib.Path) -> str:
 def test_lines(pretrained, corpus, tmp_path, monkeypatch, capsys):
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "sentence_transformers.py").write_text(_PACKAGE)
+    (tmp_path / "packages" / "torch.py").write_text(_TORCH)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
     main(PassagesOptions(corpus, "peer", pretrained, passages=20, queries=6, cores=1))
     about, ours, peer = map(json.loads, capsys.readouterr().out.splitlines())

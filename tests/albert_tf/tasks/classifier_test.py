@@ -154,6 +154,16 @@ def test_predictions_keep_the_order_of_the_units(tiny):
     np.testing.assert_allclose(predict(model, features, 4), model(inputs), atol=1e-5)
 
 
+def test_sequences_are_the_same_by_numpy():
+    texts = [[7 + i] * (5 * i % 11) for i in range(9)]
+    for second in (None, texts[::-1]):
+        sequences = pack(texts, second, 12, SPECIAL)
+        arrays = sequences.arrays(14)
+        for name, values in sequences.inputs(tf.range(9), 14).items():
+            assert arrays[name].dtype == np.int32
+            np.testing.assert_array_equal(arrays[name], values, err_msg=name)
+
+
 def test_on_a_tpu_all_batches_have_one_shape(tiny, monkeypatch):
     texts = [[7 + i] * i for i in range(11)]
     features = Features(pack(texts, None, 64, SPECIAL), 64)
