@@ -2,16 +2,16 @@
 
     python -m benchmarks.passages --corpus=jsonl:'books/*.jsonl.gz' --peer=all-MiniLM-L6-v2
 
-`ours` is the index of examples.search, with the words of the passages, which is extended by each
-tenth of them. `peer` is sentence-transformers: the vectors of `encode`, and `semantic_search` in
-all of them. Each is a process of its own with the same passages, in turns for each tenth and then
-for each query, the beginning of a passage. The processes that answer queries are new ones.
+Each system is a process of its own. They take turns: for each tenth of the passages, which they
+index, and in new processes for each query, the beginning of a passage, whose ten best passages they
+find among all. `ours` is the index of examples.search, with the words of the passages; `peer` is
+sentence-transformers, which encodes passages and query, and compares them by `semantic_search`.
 
-Each system has a JSON line: the seconds of indexing, without reading the corpus and loading the
-model, the median milliseconds of a query from its text to ten passages, and the most memory of
-either process. `query_ms` of ours is that by vectors, as of the peer; `both_ms` adds words. `ours`
-also has `of_peer`, the ratio to the peer of the median tenth and query, between the ends of its
-95 % interval.
+Each system has a JSON line. `index_s` is the time of indexing, from the files of the passages,
+without that of loading the model. `query_ms` is the median time of a query by vectors, from its
+text; `both_ms`, of ours only, is that by words and vectors. `index_mb` and `query_mb` are the peak
+memory of the processes. `of_peer` is the median of the ratios to the peer, tenth by tenth and query
+by query, between the ends of its 95 % interval.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ import numpy as np
 
 from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE, at_least
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from benchmarks import workers
 from benchmarks.workers import Worker
 from finetuning.searching.indexing import CorpusToIndex
@@ -47,7 +47,7 @@ class PassagesOptions(commands.CommandOptions):
     )
     passages: Annotated[int, at_least(_PARTS)] = commands.option("passages to index", 100_000)
     max_words: Annotated[int, at_least(2)] = commands.option("the most words of a passage", 64)
-    queries: Annotated[int, POSITIVE] = commands.option("queries", 50)
+    queries: Annotated[int, at_least(6, "for an interval")] = commands.option("queries", 50)
     cores: Annotated[int, POSITIVE] = commands.option("cores of each system", 2)
     dry_run: bool = commands.option("read the passages only", False)
 
@@ -56,9 +56,12 @@ def main(options: PassagesOptions) -> None:
     """Measure and print the lines.
 
     Raises:
+      InputNotFoundError: there is no folder --peer.
       InputError: the corpus has fewer passages, or sentence-transformers is not installed.
     """
     workers.check_cores(options.cores)
+    if not os.path.isdir(options.peer):
+        raise InputNotFoundError(f"--peer={options.peer}: no folder has this name.")
     texts = _passages(options)
     words = [len(text.split()) for text in texts]
     about = {"cpu": workers.cpu(), "passages": len(texts), "mean_words": round(np.mean(words), 1)}
@@ -75,6 +78,8 @@ def main(options: PassagesOptions) -> None:
                 file.writelines(json.dumps({"text": texts[row]}) + "\n" for row in rows.tolist())
         indexing = _in_turns("index", options, folder, [[part] for part in parts])
         asking = _in_turns("ask", options, folder, [[query] for query in queries])
+    for system in SYSTEMS:
+        assert asking[system][0]["values"]["passages"] == len(texts)
     for system in SYSTEMS:
         line: dict[str, Any] = {
             "system": system,
@@ -111,14 +116,16 @@ def _in_turns(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return each system's answers to the requests, which each gets in turn."""
     models = {"ours": options.model, "peer": os.path.abspath(options.peer)}
-    running = {
-        system: Worker(system, _MODULE, (system, action, models[system], folder, options.cores))
-        for system in SYSTEMS
-    }
+    running: dict[str, Worker] = {}
     try:
-        for worker in running.values():
-            if reason := worker.ready.get("absent"):
-                raise InputError(f"--peer needs sentence-transformers. Received: {reason}.")
+        for system in SYSTEMS:
+            arguments = system, action, models[system], folder, options.cores
+            running[system] = Worker(system, _MODULE, arguments)
+        if reason := running["peer"].ready.get("absent"):
+            raise InputError(
+                f"--peer={options.peer} needs sentence-transformers. Received: {reason}. Run pip "
+                "install sentence-transformers."
+            )
         answers: dict[str, list[dict[str, Any]]] = {system: [] for system in SYSTEMS}
         for round_number, request in enumerate(requests):
             for system in SYSTEMS if round_number % 2 else reversed(SYSTEMS):

@@ -6,14 +6,12 @@ python -m benchmarks.passages_worker SYSTEM ACTION MODEL FOLDER CORES
 import contextlib
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from benchmarks.step_worker import peak_rss_mb
 from benchmarks.workers import System, answer_requests
 
 _WHOLE = 10**6  # words of a passage, so that a line is one
@@ -40,6 +38,7 @@ def ours(action: str, model: str, folder: str) -> Callable[[str], dict[str, Any]
 
     def ask(query: str) -> dict[str, Any]:
         return {
+            "passages": len(searcher.index),
             "query_ms": _timed(lambda: searcher.ranking(query, _TOP, VECTORS)),
             "both_ms": _timed(lambda: searcher.ranking(query, _TOP, BOTH)),
         }
@@ -50,6 +49,7 @@ def ours(action: str, model: str, folder: str) -> Callable[[str], dict[str, Any]
 
 def peer(action: str, model: str, folder: str) -> Callable[[str], dict[str, Any]]:
     """Return what stores a file's vectors by sentence-transformers, or searches in all of them."""
+    import numpy as np
     import torch
     from sentence_transformers import SentenceTransformer, util
 
@@ -65,8 +65,8 @@ def peer(action: str, model: str, folder: str) -> Callable[[str], dict[str, Any]
 
         return index
     files = sorted(name for name in os.listdir(folder) if name.endswith(".peer.npy"))
-    parts = [torch.from_numpy(np.load(os.path.join(folder, name))) for name in files]
-    vectors = torch.cat(parts)
+    parts = [np.load(os.path.join(folder, name), mmap_mode="r") for name in files]
+    vectors = torch.from_numpy(np.concatenate(parts))
 
     def ask(query: str) -> dict[str, Any]:
         def search() -> None:
@@ -74,7 +74,7 @@ def peer(action: str, model: str, folder: str) -> Callable[[str], dict[str, Any]
             # Vectors of length 1 need no cosine, as the library's documentation says.
             util.semantic_search(vector, vectors, score_function=util.dot_score, top_k=_TOP)
 
-        return {"query_ms": _timed(search)}
+        return {"passages": len(vectors), "query_ms": _timed(search)}
 
     ask("a text")
     return ask
@@ -86,16 +86,12 @@ def _timed(run: Callable[[], object]) -> float:
     return 1000 * (time.perf_counter() - begin)
 
 
-def _memory_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-
-
 def main(name: str, action: str, model: str, folder: str, cores: str) -> None:
     """Load the system and answer requests of one file or query, with the memory that it took."""
 
     def load() -> System:
         run = {"ours": ours, "peer": peer}[name](action, model, folder)
-        return System(lambda texts: run(texts[0]) | {"memory_mb": _memory_mb()})
+        return System(lambda texts: run(texts[0]) | {"memory_mb": peak_rss_mb()})
 
     answer_requests(load, int(cores))
 

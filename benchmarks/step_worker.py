@@ -37,7 +37,7 @@ def serve(request: dict[str, Any], answer: Callable[[dict], None]) -> None:
         cpu, wall = time.process_time(), time.perf_counter()
         result = step()
         answer({"result": float(result), **_since(cpu, wall)})
-    answer({"peak_rss_mb": _peak_rss_mb()})
+    answer({"peak_rss_mb": peak_rss_mb()})
 
 
 def _builder(system: str, threads: int) -> Callable:
@@ -65,7 +65,7 @@ def _since(cpu: float, wall: float) -> dict[str, float]:
     return {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
 
 
-def _peak_rss_mb() -> float | None:
+def peak_rss_mb() -> float | None:
     """Return this process's peak resident memory; None if the system does not report it."""
     try:
         with open("/proc/self/status", encoding="ascii") as file:

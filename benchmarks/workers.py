@@ -18,7 +18,7 @@ _PERCENTILES = ((50, 1), (95, 20), (99, 100))  # percentile and the least number
 
 
 class System(NamedTuple):
-    """A classifier or regressor as a runtime.
+    """A model in a runtime.
 
     Attributes:
       run: inputs -> the answer, such as the probabilities or the score of each text; it is timed.
@@ -60,7 +60,7 @@ class Worker:
         self.ready = self._read()
 
     def request(self, texts: Sequence[Any]) -> dict[str, Any]:
-        """Send a request and return its answer: `wall_ms`, `cpu_ms` and `values`, one per text."""
+        """Send a request and return its answer: `wall_ms`, `cpu_ms` and `values`."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # `_read` reports the end of the process
             self._process.stdin.write(json.dumps(texts) + "\n")

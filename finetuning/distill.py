@@ -1,4 +1,4 @@
-r"""Distill a fine-tuned run into a smaller one, which predicts faster (Hinton et al. 2015).
+r"""Train a smaller run on the outputs of a fine-tuned one (distillation, Hinton et al. 2015).
 
     python -m finetuning.distill --teacher=runs/base-sst-2 --student_layers=3 \
         --task=sst-2 --data_dir=glue/SST-2 --texts=reviews.txt --output=runs/small-sst-2
@@ -17,13 +17,14 @@ always trained with the squared error. The thresholds of a multi-label classifie
 For --task=ranking, the losses compare the scores of each query's candidates: the cross-entropy of
 their softmax or, with mse, the squared differences between the margins of two candidates. There,
 the teacher may also be a model of vectors, whose scores are 20 times the cosines of a query and its
-candidates; it needs --student.
+candidates and which have no layers to begin with: it needs --student.
 
 OUTPUT/student is an ordinary run. OUTPUT/control is the same student without a teacher: it is
 trained on the labels for the same number of steps. With --student_layers, the student starts from
 the teacher's encoder and the control from the encoder that the teacher started from; with
 --student, both start from that encoder. The command prints the score, parameters and examples/s of
-all three. The sequence length is the teacher's, unless --set task.seq_length overrides it.
+all three. The sequence length is the teacher's, of a model of vectors the default, unless --set
+task.seq_length overrides it.
 """
 
 import dataclasses
@@ -51,12 +52,12 @@ from finetuning.datasets.dataset import Data, Dataset, source_of
 from finetuning.kinds.kind import CROSS_ENTROPY, FinetuningKind
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import comparison
-from finetuning.training import teacher
+from finetuning.training import teacher_outputs
 from finetuning.training.config import FinetuneConfig, Plan
+from finetuning.training.distillation_teachers import RunTeacher, teacher_of
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
-from finetuning.training.teachers import RunTeacher, teacher_of
 
 
 def _only_for(has: Callable[[FinetuningKind], bool]) -> commands.Conditions:
@@ -99,9 +100,7 @@ class DistillOptions(commands.CommandOptions):
         "finetuning.embed",
         path=True,
     )
-    task: str = commands.option(
-        "the teacher's task: " + ", ".join(_teachable()), check=_require_teachable
-    )
+    task: str = commands.option("the task: " + ", ".join(_teachable()), check=_require_teachable)
     output: str = commands.option("the folder for teacher/, student/ and control/", path=True)
     data_dir: str | None = commands.option("the folder of the task's files", None, path=True)
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
@@ -151,7 +150,7 @@ def main(options: DistillOptions) -> None:
     values = distillation.config.training
     with distillation.strategy.scope():
         batch_size = values.batch_size // values.accumulation_steps
-        teacher.write_outputs(
+        teacher_outputs.write_outputs(
             distillation.teacher,
             distillation.identity,
             distillation.texts(),
@@ -197,8 +196,8 @@ class _Distillation:
         if options.student_layers:
             shallow = _fewer_layers(self.start, options.student_layers)
             self.start = dataclasses.replace(self.start, config=shallow)
-        self.identity = teacher.identity_of(self.teacher, self.texts())
-        data = dataclasses.replace(self.data, task=teaching)  # with the teacher's sequence length
+        self.identity = teacher_outputs.identity_of(self.teacher, self.texts())
+        data = dataclasses.replace(self.data, task=teaching)  # with a run's sequence length
         config = resolve(self.start, data, {}, options.set, options.device)
         _require_student_settings(config)
         # Student and control take the same steps: epochs are passes over the teacher's texts.
@@ -223,7 +222,7 @@ class _Distillation:
         yield from self.data.train
         if self.options.texts:
             columns = self._kind.text_columns(self.reading.text_column, self.data.task.pair)
-            for texts in teacher.examples_of(self.options.texts, columns):
+            for texts in teacher_outputs.examples_of(self.options.texts, columns):
                 yield self._kind.of_texts(*texts)
 
     def student(self) -> TrainingSource:
@@ -253,9 +252,11 @@ class _Distillation:
         Raises:
           InputError: the folder that the teacher started from no longer exists.
         """
+        if self.options.student:
+            return self._source_from(self.options.student)
         # A converted teacher does not record where it started.
         origin = str(RunDir(self.options.teacher).config().get("init", "unknown"))
-        if not self.options.student and not os.path.isdir(origin):
+        if not os.path.isdir(origin):
             raise InputError(
                 "--student_layers: the control starts where the teacher started, so this folder "
                 f"must still exist. Received: {origin!r}. Restore it, or pass --student."
@@ -278,7 +279,7 @@ class _Distillation:
         Only one chunk of the texts is in memory at a time.
         """
         kind, values = self._kind, (self.start.tokenizer, self.config.task)
-        chunks = teacher.read_outputs(self.path("teacher"), kind)
+        chunks = teacher_outputs.read_outputs(self.path("teacher"), kind)
         return concatenate([kind.taught_features(*chunk, *values) for chunk in chunks])
 
     def _loss(self, task: TaskSettings) -> tf_keras.losses.Loss:

@@ -56,6 +56,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
       student_settings: the settings of its section that a student has, as `task.key: (value, why)`.
       takes_texts: True if a student may also learn from a file of texts without labels.
       learns_vectors: True if a model of vectors may be the teacher.
+      has_vectors: True for models of vectors.
       has_depths: True if `outputs_of` gives the outputs of its export for the texts of an example.
       has_one_answer: True if equal texts with different labels contradict each other.
       has_temperature: True if it has the setting `logit_temperature`; its loss is a log loss.
@@ -75,6 +76,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     student_settings: ClassVar[Mapping[str, tuple[Any, str]]] = {}
     takes_texts: ClassVar[bool] = True
     learns_vectors: ClassVar[bool] = False
+    has_vectors: ClassVar[bool] = False
     has_depths: ClassVar[bool] = False
     has_one_answer: ClassVar[bool] = False
     has_temperature: ClassVar[bool] = False

@@ -59,7 +59,7 @@ def table(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> s
             (
                 name,
                 str(result.get("layers", "")),
-                f"{result['parameters']:,}" if speed else "",
+                f"{result['parameters']:,}" if "parameters" in result else "",
                 *(
                     report.with_error(result[metric], result["standard_errors"].get(metric))
                     for metric in metrics

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from benchmarks.passages import PassagesOptions, main
 
 # A stand-in for the package, whose vectors count letters.
@@ -48,19 +48,27 @@ def test_lines(pretrained, corpus, tmp_path, monkeypatch, capsys):
     (tmp_path / "packages" / "sentence_transformers.py").write_text(_PACKAGE)
     (tmp_path / "packages" / "torch.py").write_text(_TORCH)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
-    main(PassagesOptions(corpus, "peer", pretrained, passages=20, queries=6, cores=1))
+    main(PassagesOptions(corpus, str(tmp_path), pretrained, passages=20, queries=6, cores=1))
     about, ours, peer = map(json.loads, capsys.readouterr().out.splitlines())
     assert (about["passages"], about["mean_words"]) == (20, 5.0)
     assert [ours["system"], peer["system"]] == ["ours", "peer"]
     for line in (ours, peer):
-        assert min(line["index_s"], line["query_ms"], line["index_mb"], line["query_mb"]) >= 0
-    for low, median, high in ours["of_peer"].values():
-        assert 0 < low <= median <= high
-    assert {*ours["of_peer"]} == {"index", "query"} and ours["both_ms"] > 0
+        assert line["query_ms"] > 0 and line["index_s"] < 60
+        assert 20 < line["index_mb"] < 8_000 and 20 < line["query_mb"] < 8_000
+    assert ours["index_mb"] > peer["index_mb"]  # which has loaded no TensorFlow
+    assert {name: len(ratio) for name, ratio in ours["of_peer"].items()} == {"index": 3, "query": 3}
+    assert ours["both_ms"] > 0 and "both_ms" not in peer
 
 
-def test_mistakes(pretrained, corpus, capsys):
-    main(PassagesOptions(corpus, "peer", pretrained, passages=24, dry_run=True))
+def test_mistakes(pretrained, corpus, tmp_path, monkeypatch, capsys):
+    peer = str(tmp_path)
+    main(PassagesOptions(corpus, peer, pretrained, passages=24, dry_run=True))
     assert json.loads(capsys.readouterr().out)["passages"] == 24
     with pytest.raises(InputError, match="must have --passages=25. Received: 24. Name more files"):
-        main(PassagesOptions(corpus, "peer", pretrained, passages=25))
+        main(PassagesOptions(corpus, peer, pretrained, passages=25))
+    with pytest.raises(InputNotFoundError, match="--peer=.*none: no folder"):
+        main(PassagesOptions(corpus, str(tmp_path / "none"), pretrained))
+    (tmp_path / "sentence_transformers.py").write_text("raise ImportError('no such package')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(InputError, match="needs sentence-transformers. Received: no .*pip install"):
+        main(PassagesOptions(corpus, peer, pretrained, passages=20))

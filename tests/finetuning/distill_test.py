@@ -20,13 +20,14 @@ from albert_tf.tasks.predictor import load_predictor, task_of
 from albert_tf.tasks.ranking.losses import ABSENT
 from albert_tf.tasks.ranking.model import RankingSettings
 from finetuning import distill
+from finetuning.datasets.embeddings.teachers import SearchTeacher
 from finetuning.distill import DistillOptions
 from finetuning.kinds.kind import TeacherOutput
 from finetuning.kinds.ranking import OrderLoss
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.text_kind import SoftCrossEntropy
-from finetuning.training import teacher
-from finetuning.training.teachers import RunTeacher, VectorTeacher, teacher_of
+from finetuning.training import teacher_outputs
+from finetuning.training.distillation_teachers import RunTeacher, VectorTeacher, teacher_of
 from tests.finetuning.conftest import QUICK
 
 
@@ -74,18 +75,34 @@ def test_the_cosines_of_vectors_by_hand():
 
 
 def test_which_teacher_a_path_is(tuned: pathlib.Path, pretrained: str, tmp_path: pathlib.Path):
-    run = str(tuned / "seed-0")
+    run, kind = str(tuned / "seed-0"), FINETUNING["ranking"]
     assert isinstance(teacher_of(run, FINETUNING["classifier"]), RunTeacher)
     assert isinstance(teacher_of(pretrained, FINETUNING["classifier"]), RunTeacher)
+    assert isinstance(teacher_of(run, kind), RunTeacher)  # whose `task_for` refuses it
+    with pytest.raises(InputError, match="must have the same kind as --data_dir"):
+        teacher_of(run, kind).task_for("ranking", RankingSettings())
+    with pytest.raises(InputNotFoundError, match="no"):
+        teacher_of(str(tmp_path / "no"), kind)
+    assert isinstance(teacher_of("albert-mini-en-embed", kind), VectorTeacher)
+    copy = tmp_path / "copy"
+    shutil.copytree(pretrained, copy)
+    names = {teacher_of(path, kind).weights() for path in (pretrained, str(copy))}
+    (copy / "new.json").write_text("{}")
+    names.add(teacher_of(str(copy), kind).weights())
+    assert sorted(map(len, names)) == [16, 16]
+
+
+def test_vectors_of_numbers_only(pretrained: str, monkeypatch: pytest.MonkeyPatch):
     model = teacher_of(pretrained, FINETUNING["ranking"])
-    assert isinstance(model, VectorTeacher) and len(model.weights()) == 16
-    assert isinstance(teacher_of("albert-mini-en-embed", FINETUNING["ranking"]), VectorTeacher)
-    missing = teacher_of(str(tmp_path / "no"), FINETUNING["ranking"])
-    with pytest.raises(InputNotFoundError, match="--teacher=.*no: no file or folder"):
-        missing.weights()
+    nan = SearchTeacher(*[lambda texts: np.full([len(texts), 2], np.nan)] * 2)
+    monkeypatch.setattr(model, "_embed", nan)
+    with pytest.raises(InputError, match="vectors of finite numbers. Received others, for .*pear"):
+        model.load(8)([FINETUNING["ranking"].of_texts("pear", "saw")])
 
 
-def test_a_ranker_learns_cosines(pretrained: str, tmp_path: pathlib.Path, capsys):
+@pytest.mark.parametrize("name", [None, "albert-mini-en-embed"])
+def test_a_ranker_learns_cosines(name: str | None, pretrained: str, tmp_path: pathlib.Path, capsys):
+    name = name or pretrained
     rows = [
         {"query": q, "candidates": [{"text": t, "label": int(t == q)} for t in ("pear", "saw")]}
         for q in ("pear", "saw")
@@ -93,7 +110,7 @@ def test_a_ranker_learns_cosines(pretrained: str, tmp_path: pathlib.Path, capsys
     for part in ("train", "dev"):
         (tmp_path / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     options = DistillOptions(
-        pretrained,
+        name,
         "ranking",
         str(tmp_path / "out"),
         str(tmp_path),
@@ -104,8 +121,8 @@ def test_a_ranker_learns_cosines(pretrained: str, tmp_path: pathlib.Path, capsys
         distill.main(dataclasses.replace(options, student=None, student_layers=1))
     distill.main(options)
     stored = tmp_path / "out" / "teacher"
-    ((_, answers),) = teacher.read_outputs(str(stored), FINETUNING["ranking"])
-    embedder = albert_tf.load_embedder(pretrained)
+    ((_, answers),) = teacher_outputs.read_outputs(str(stored), FINETUNING["ranking"])
+    embedder = albert_tf.load_embedder(name)
     texts = ["pear", "saw"]
     wanted = 20 * embedder.encode_query(texts) @ embedder.encode_document(texts).T
     np.testing.assert_allclose([answer.values for answer in answers], wanted, atol=1e-4)
@@ -145,31 +162,31 @@ def test_the_teacher_is_asked_once(tuned: pathlib.Path, tmp_path: pathlib.Path, 
     path, folder = str(tuned / "seed-0"), str(tmp_path / "teacher")
     model = RunTeacher(path)
     examples = [TextExample("pear apple"), TextExample("saw"), TextExample("naïve 漢字 plum")]
-    identity = teacher.identity_of(model, examples)
-    teacher.write_outputs(model, identity, examples, folder, 2)
-    ((kept, answers),) = teacher.read_outputs(folder, FINETUNING["classifier"])
+    identity = teacher_outputs.identity_of(model, examples)
+    teacher_outputs.write_outputs(model, identity, examples, folder, 2)
+    ((kept, answers),) = teacher_outputs.read_outputs(folder, FINETUNING["classifier"])
     assert kept == examples and not any(len(answer.starts) for answer in answers)
     outputs = np.stack([answer.values for answer in answers])
     wanted = [answer["probabilities"]["fruit"] for answer in load_predictor(path)(examples)]
     powers = np.exp(outputs)
     np.testing.assert_allclose(powers[:, 0] / powers.sum(axis=1), wanted, atol=1e-5)
-    teacher.write_outputs(model, identity, examples, folder, 2)
+    teacher_outputs.write_outputs(model, identity, examples, folder, 2)
     assert "the teacher's outputs already exist" in capsys.readouterr().out
     model = RunTeacher(str(tuned / "seed-1"))
-    other = teacher.identity_of(model, examples[:2])
+    other = teacher_outputs.identity_of(model, examples[:2])
     with pytest.raises(
         InputError,
         match=r"holds outputs of another teacher or for other texts.*count: 3 != 2.*weights: ",
     ):
-        teacher.write_outputs(model, other, examples[:2], folder, 2)
+        teacher_outputs.write_outputs(model, other, examples[:2], folder, 2)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "missing", "empty", "pointer"])
 def test_damaged_outputs_are_named(damage: str, tuned: pathlib.Path, tmp_path: pathlib.Path):
     examples, folder = [TextExample("pear"), TextExample("saw")], tmp_path / "teacher"
     model = RunTeacher(str(tuned / "seed-0"))
-    identity = teacher.identity_of(model, examples)
-    teacher.write_outputs(model, identity, examples, str(folder), 2)
+    identity = teacher_outputs.identity_of(model, examples)
+    teacher_outputs.write_outputs(model, identity, examples, str(folder), 2)
     path = folder / "outputs.tfrecord"
     content = path.read_bytes()
     changed = {
@@ -180,16 +197,16 @@ def test_damaged_outputs_are_named(damage: str, tuned: pathlib.Path, tmp_path: p
     }
     path.unlink() if damage == "missing" else path.write_bytes(changed[damage])
     with pytest.raises(InputError, match="outputs.tfrecord' must hold the teacher's outputs"):
-        list(teacher.read_outputs(str(folder), FINETUNING["classifier"]))
+        list(teacher_outputs.read_outputs(str(folder), FINETUNING["classifier"]))
 
 
 def test_texts_that_do_not_fit(tmp_path: pathlib.Path):
     file = tmp_path / "texts.txt"
     file.write_text("one\ntwo\tthree\n")
     with pytest.raises(InputError, match=r"texts.txt:2: a line must be a text without tabs"):
-        list(teacher.examples_of(str(file), ("text",)))
+        list(teacher_outputs.examples_of(str(file), ("text",)))
     with pytest.raises(InputNotFoundError, match="--texts: no file"):
-        list(teacher.examples_of(str(tmp_path / "no"), ("text",)))
+        list(teacher_outputs.examples_of(str(tmp_path / "no"), ("text",)))
 
 
 def test_texts_of_a_table(tmp_path: pathlib.Path):
@@ -203,16 +220,16 @@ def test_texts_of_a_table(tmp_path: pathlib.Path):
         (tmp_path / name).write_text(content)
         path, pair = str(tmp_path / name), name.startswith("two")
         columns = {each: FINETUNING["classifier"].text_columns((), each) for each in (True, False)}
-        assert [*map(tuple, teacher.examples_of(path, columns[pair]))] == examples
+        assert [*map(tuple, teacher_outputs.examples_of(path, columns[pair]))] == examples
         with pytest.raises(InputError, match="Rename the column, or the file to .txt"):
-            list(teacher.examples_of(path, columns[not pair]))
+            list(teacher_outputs.examples_of(path, columns[not pair]))
     with gzip.open(tmp_path / "own.csv.gz", "wt") as file:
         file.write("body\na saw\n")
-    own = teacher.examples_of(str(tmp_path / "own.csv.gz"), ("body",))
+    own = teacher_outputs.examples_of(str(tmp_path / "own.csv.gz"), ("body",))
     assert [*map(tuple, own)] == [("a saw",)]
     (tmp_path / "empty.csv").write_text("text\na saw\n  \n")
     with pytest.raises(InputError, match=r"empty.csv:3: `text` is empty"):
-        list(teacher.examples_of(str(tmp_path / "empty.csv"), ("text",)))
+        list(teacher_outputs.examples_of(str(tmp_path / "empty.csv"), ("text",)))
 
 
 def test_the_output_and_the_teacher_are_checked_first(
@@ -235,6 +252,10 @@ def test_the_output_and_the_teacher_are_checked_first(
     )
     with pytest.raises(InputError, match="--teacher=.*begun has not ended"):
         distill.main(begun)
+    model = VectorTeacher(begun.teacher, FINETUNING["ranking"])
+    model.require_ended(True)
+    with pytest.raises(InputError, match="--teacher=.*begun has not ended"):
+        model.require_ended(False)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Models whose vectors others learn: of this project, SavedModels, ONNX, sentence-transformers."""
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ Teacher = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors [N, D]
 
 
 class SearchTeacher(NamedTuple):
-    """A model with its vectors of queries and of passages, which prompts may tell apart."""
+    """A model of vectors, whose prompts for queries and passages may differ."""
 
     queries: Teacher
     passages: Teacher
@@ -39,30 +40,27 @@ def load_teacher(path: str, batch_size: int, prompt: str = "") -> Teacher:
       InputNotFoundError: there is no model at `path`.
       InputError: it is damaged or of another form, or a package is missing.
     """
-    queries, _ = load_search_teacher(path, batch_size, {"prompt": ""})
-    return lambda texts: queries([prompt + text for text in texts])
+    path = pretrained.locate(path)
+    teacher = _of_others(path, batch_size)
+    if teacher is None:
+        embedder = albert_tf.load_embedder(path)
+        teacher = functools.partial(embedder, batch_size=batch_size, show_progress_bar=False)
+    return lambda texts: teacher([prompt + text for text in texts])
 
 
-def load_search_teacher(
-    path: str, batch_size: int, options: Mapping[str, str] | None = None
-) -> SearchTeacher:
+def load_search_teacher(path: str, batch_size: int) -> SearchTeacher:
     """Load a model that returns vectors of queries and passages; see `load_teacher`.
 
-    The prompts are those of its settings, if it is a model of this project, or else none.
-
-    Args:
-      path: see `load_teacher`.
-      batch_size: the number of texts that are computed together.
-      options: of the calls of a model of this project.
+    A model of this project has the prompts of its settings, any other none.
     """
     path = pretrained.locate(path)
     if other := _of_others(path, batch_size):
         return SearchTeacher(other, other)
     embedder = albert_tf.load_embedder(path)
-    values = {"batch_size": batch_size, "show_progress_bar": False} | dict(options or {})
+    options = {"batch_size": batch_size, "show_progress_bar": False}
     return SearchTeacher(
-        lambda texts: embedder.encode_query(texts, **values),
-        lambda texts: embedder.encode_document(texts, **values),
+        functools.partial(embedder.encode_query, **options),
+        functools.partial(embedder.encode_document, **options),
     )
 
 

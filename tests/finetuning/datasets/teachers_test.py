@@ -1,5 +1,6 @@
 """Teachers: SavedModels and ONNX models of others, whose vectors are computed by hand."""
 
+import dataclasses
 import json
 import pathlib
 import sys
@@ -10,8 +11,9 @@ import onnx
 import pytest
 import tensorflow as tf
 
+import albert_tf
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from finetuning.datasets.embeddings.teachers import load_teacher
+from finetuning.datasets.embeddings.teachers import load_search_teacher, load_teacher
 
 TEXTS = ["aaa", "a", "", "aa", "aaaa"]
 
@@ -37,6 +39,19 @@ def saved(folder: pathlib.Path, **signatures: str) -> str:
     module = Lengths()
     tf.saved_model.save(module, str(folder), {k: getattr(module, v) for k, v in signatures.items()})
     return str(folder)
+
+
+def test_queries_and_passages_have_their_prompts(pretrained, tmp_path, monkeypatch):
+    embedder = albert_tf.load_embedder(pretrained)
+    prompts = {"query_prompt": "pear ", "passage_prompt": "saw "}
+    embedder.task = dataclasses.replace(embedder.task, **prompts)
+    monkeypatch.setattr(albert_tf, "load_embedder", lambda path: embedder)
+    teacher = load_search_teacher(pretrained, 2)
+    for found, text in ((teacher.queries, "pear plum"), (teacher.passages, "saw plum")):
+        np.testing.assert_allclose(found(["plum"]), embedder([text]), atol=1e-6)
+    assert abs(teacher.queries(["plum"]) - teacher.passages(["plum"])).max() > 1e-3
+    other = load_search_teacher(saved(tmp_path / "model", serving_default="vectors"), 2)
+    assert other.queries(["aa"]).tolist() == other.passages(["aa"]).tolist() == [[2, 1]]
 
 
 class TestSavedModels:

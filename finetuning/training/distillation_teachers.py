@@ -1,13 +1,15 @@
-"""What a student learns from: a fine-tuned run or, for a ranker, the vectors of a model."""
+"""Teachers of a distillation: a fine-tuned run or, for a ranker, a model of vectors."""
 
 import hashlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.runtime import pretrained
-from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict, task_of
@@ -19,6 +21,7 @@ from finetuning.kinds.kind import FinetuningKind, TeacherOutput
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import comparison
 
+_BATCH = 32  # texts
 Outputs = Callable[[Sequence[Any]], Sequence[TeacherOutput]]  # examples -> outputs
 
 
@@ -54,7 +57,7 @@ class Teacher(Protocol):
         """Check that its training has ended, or may be `unfinished`."""
 
     def load(self, batch_size: int) -> Outputs:
-        """Return what computes the outputs for examples, whose labels it ignores."""
+        """Return the function from examples, whose labels it ignores, to outputs."""
 
     def result(self, dataset: Dataset, examples: Sequence[Any]) -> dict[str, Any]:
         """Return its row of the final table."""
@@ -119,7 +122,7 @@ class RunTeacher:
         RunDir(self.path).require_ended("--teacher", unfinished)
 
     def load(self, batch_size: int) -> Outputs:
-        """Return what computes the outputs of the model's head."""
+        """Return the function from examples to the outputs of the model's head."""
         predictor = load_predictor(self.path)
         kind, tuned = KINDS[predictor.task.kind], FINETUNING[predictor.task.kind]
 
@@ -139,28 +142,32 @@ class VectorTeacher:
     """A model of vectors, whose cosines a student of the kind learns.
 
     Args:
-      path: see `finetuning.embed --teacher`.
+      path: the model, as for `finetuning.embed --teacher`.
       kind: the student's kind, which `learns_vectors`.
+
+    Raises:
+      InputNotFoundError: there is no model at `path`.
+      InputError: it is damaged, of another form, or not a model of vectors.
     """
 
     has_layers = False
 
     def __init__(self, path: str, kind: FinetuningKind) -> None:
         self.path, self._kind = path, kind
+        self._embed = load_search_teacher(path, _BATCH)
 
     def weights(self) -> str:
-        """Return a hash of the contents of all files.
-
-        Raises:
-          InputNotFoundError: there are none.
-        """
-        path, digest = pretrained.locate(self.path), hashlib.sha256()
-        if not os.path.exists(path):
-            raise InputNotFoundError(f"--teacher={self.path}: no file or folder has this name.")
-        files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
-        for file in sorted(files) or [path]:
-            with open(file, "rb") as content:
-                digest.update(hashlib.file_digest(content, "sha256").digest())
+        """Return a hash of the names and contents of all files in the model's folder."""
+        folder, digest = pretrained.locate(self.path), hashlib.sha256()
+        if not os.path.isdir(folder):
+            folder = os.path.dirname(os.path.abspath(folder))
+        if os.path.basename(folder) == "onnx":  # whose tokenizer may be in the folder above
+            folder = os.path.dirname(folder)
+        paths = [os.path.join(root, name) for root, _, names in os.walk(folder) for name in names]
+        for path in sorted(paths):
+            with open(path, "rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{os.path.relpath(path, folder)}\0{content}\0".encode())
         return digest.hexdigest()[:16]
 
     def reading(self, name: str) -> Reading:
@@ -172,25 +179,43 @@ class VectorTeacher:
         return dataset_task
 
     def require_ended(self, unfinished: bool) -> None:
-        """Check nothing: such a model shows when it is loaded."""
+        """Check the result of a run of embeddings."""
+        RunDir(pretrained.locate(self.path)).require_ended("--teacher", unfinished)
 
     def load(self, batch_size: int) -> Outputs:
-        """Return what computes the cosines of queries and their candidates."""
-        embed = load_search_teacher(self.path, batch_size)
-        return lambda examples: self._kind.vector_outputs(examples, *embed)
+        """Return the function from examples to the cosines of queries and candidates.
+
+        It raises an InputError if one is not a number.
+        """
+
+        def outputs(examples: Sequence[Any]) -> Sequence[TeacherOutput]:
+            taught = self._kind.vector_outputs(examples, *self._embed)
+            for example, (values, _) in zip(examples, taught, strict=True):
+                if not np.isfinite(values).all():
+                    raise InputError(
+                        f"--teacher={self.path} must give vectors of finite numbers. Received "
+                        f"others, for {shortened(example.texts)}. Pass another model, or leave "
+                        "the text out."
+                    )
+            return taught
+
+        return outputs
 
     def result(self, dataset: Dataset, examples: Sequence[Any]) -> dict[str, Any]:
         """Return scores; size and speed are not comparable."""
-        answers = [self._kind.as_prediction(output) for output in self.load(32)(examples)]
+        answers = [self._kind.as_prediction(output) for output in self.load(_BATCH)(examples)]
         return comparison.scored(dataset, self._kind, answers, examples)
 
 
 def teacher_of(path: str, kind: FinetuningKind) -> Teacher:
-    """Return the teacher at a path: of vectors if `kind` learns those and it is no run of it."""
-    if not kind.learns_vectors:
-        return RunTeacher(path)
+    """Return the teacher at a path.
+
+    A fine-tuned run is one of vectors if the student's kind `learns_vectors` and that of the run
+    `has_vectors`. Any other model is one of vectors if the student's kind `learns_vectors`.
+    """
     try:
-        is_run = task_of(path).kind == kind.kind.name
+        own = FINETUNING[task_of(pretrained.locate(path)).kind]
     except InputError:
-        is_run = False  # what it is shows when it is loaded
-    return RunTeacher(path) if is_run else VectorTeacher(path, kind)
+        own = None
+    is_run = own is not None and not own.has_vectors
+    return VectorTeacher(path, kind) if kind.learns_vectors and not is_run else RunTeacher(path)

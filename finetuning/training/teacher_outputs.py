@@ -19,7 +19,7 @@ from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.training.progress import Progress
 from finetuning.datasets.tables.table_files import FORMATS, open_table
 from finetuning.kinds.kind import FinetuningKind, TeacherOutput
-from finetuning.training.teachers import Teacher
+from finetuning.training.distillation_teachers import Teacher
 
 CHUNK = 4096  # texts in memory at a time
 _SCHEMA = {
