@@ -39,7 +39,7 @@ class NumpySearch:
         self._vectors = np.concatenate(parts, dtype=np.float32)
 
     def ranking(self, query: np.ndarray, count: int) -> Ranking:
-        """Return the `count` best rows; of equal ones, the lower row comes first."""
+        """Return the `count` best rows; of equal scores, the lower row comes first."""
         return best(self._vectors @ query, count)
 
 
