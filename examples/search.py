@@ -176,7 +176,7 @@ def _searcher(options: SearchOptions) -> Searcher:
 
     model = SearchModel(options.model or index.settings.model)
     require_model(index, model.fingerprint, model.name)
-    return Searcher(index, model.query, rank)
+    return Searcher(index, model.query, rank, note=model.note)
 
 
 def _serve(searcher: Searcher, options: SearchOptions) -> None:
@@ -211,6 +211,8 @@ def _converse(searcher: Searcher, options: SearchOptions) -> None:
 
 def _answer(searcher: Searcher, query: str, options: SearchOptions) -> None:
     results = searcher.results(query, options.top_k, options.by)
+    if note := searcher.note(query, options.by):
+        print(f"note: {note}", file=sys.stderr)
     if not results:
         print("No passage has any of these words.")
     is_terminal = sys.stdout.isatty()

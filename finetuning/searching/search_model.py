@@ -67,17 +67,11 @@ class SearchModel:
         )
 
     def query(self, text: str) -> np.ndarray:
-        """Return the vector of a query, float32 [D]; print a note if the query is cut.
+        """Return the vector of a query, float32 [D].
 
         Raises:
           InputError: the vector is not of finite numbers.
         """
-        if self._is_cut(self._task.query_prompt + text):
-            print(
-                f"note: the query is longer than the {self._task.seq_length} pieces that the model "
-                "reads: the rest of it counts for words only.",
-                file=sys.stderr,
-            )
         vector = self._embedder.encode_query(text)
         if not np.isfinite(vector).all():
             raise InputError(
@@ -85,6 +79,15 @@ class SearchModel:
                 f"for the query {text[:80]!r}. Pass another model, or --by=words."
             )
         return vector
+
+    def note(self, query: str) -> str:
+        """Return a note if the model does not read all of a query, or else an empty string."""
+        if not self._is_cut(self._task.query_prompt + query):
+            return ""
+        return (
+            f"The query is longer than the {self._task.seq_length} pieces that the model reads: "
+            "the rest of it counts for words only. Ask with fewer words."
+        )
 
     def _is_cut(self, text: str) -> bool:
         return len(self._tokenizer.encode(text)) + _SPECIAL > self._task.seq_length

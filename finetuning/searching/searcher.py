@@ -65,6 +65,7 @@ class Searcher:
       rank: the function from a query and texts [N] to scores [N], as `albert_tf.load_ranker`
         returns it; None to leave the passages in their order.
       most_of_numpy: the number of passages above which vectors are searched by FAISS.
+      note: the function from a query to a note about its vector, which may be empty.
 
     Raises:
       InputError: FAISS is needed and not installed.
@@ -76,9 +77,10 @@ class Searcher:
         embed: Callable[[str], np.ndarray] | None,
         rank: Callable[[str, list[str]], np.ndarray] | None = None,
         most_of_numpy: int = MOST_OF_NUMPY,
+        note: Callable[[str], str] = lambda query: "",
     ) -> None:
         self.index = index
-        self._embed, self._rank = embed, rank
+        self._embed, self._rank, self._note = embed, rank, note
         self._words = WordSearch([part.words for part in index.parts])
         if embed is not None:
             self._vectors = search_of([part.vectors for part in index.parts], most_of_numpy)
@@ -117,6 +119,10 @@ class Searcher:
         depth = max(count, CANDIDATES)
         both = self._words.ranking(query, depth), self._vectors.ranking(vector, depth)
         return fused(both)[:count]
+
+    def note(self, query: str, by: str = BOTH) -> str:
+        """Return a note on what a search leaves out of a query, or else an empty string."""
+        return "" if by == WORDS else self._note(query)
 
     def results(self, query: str, count: int, by: str = BOTH) -> list[Result]:
         """Return the best passages; the arguments and errors are those of `ranking`."""

@@ -1,8 +1,9 @@
 """A web page for searches on this computer, and the same answers as JSON.
 
 `/?q=...` is the page, which needs no script, and `/search?q=...` returns {"query", "by",
-"results"}. Both take `by` (both, vectors or words) and `top_k`. A refused request has the status
-400 and, in JSON, {"error": reason}.
+"results", "note"}; the note is empty unless a part of the query does not count. Both take `by`
+(both, vectors or words) and `top_k`. A refused request has the status 400 and, in JSON,
+{"error": reason}.
 """
 
 import html
@@ -136,7 +137,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             question = server.question(fields)
             answer = ""
             if question.query.strip():
-                answer = _as_html(server.results(question))
+                note = server.searcher.note(question.query, question.by)
+                answer = f'<p class="about error">{html.escape(note)}</p>' if note else ""
+                answer += _as_html(server.results(question))
         except InputError as error:
             code, answer = 400, f'<p class="about error">{html.escape(str(error))}</p>'
         about = (
@@ -149,7 +152,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             question = self.server.question(fields)
             results = [result.as_json() for result in self.server.results(question)]
-            code, body = 200, {"query": question.query, "by": question.by, "results": results}
+            note = self.server.searcher.note(question.query, question.by)
+            body = {"query": question.query, "by": question.by, "results": results, "note": note}
+            code = 200
         except InputError as error:
             code, body = 400, {"error": str(error)}
         self._send(code, "application/json", json.dumps(body).encode())

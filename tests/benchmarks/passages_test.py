@@ -70,5 +70,7 @@ def test_mistakes(pretrained, corpus, tmp_path, monkeypatch, capsys):
         main(PassagesOptions(corpus, str(tmp_path / "none"), pretrained))
     (tmp_path / "sentence_transformers.py").write_text("raise ImportError('no such package')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(InputError, match="needs sentence-transformers. Received: [Nn]o .*pip install"):
+    with pytest.raises(
+        InputError, match="needs sentence-transformers. Received: [Nn]o .*pip install"
+    ):
         main(PassagesOptions(corpus, peer, pretrained, passages=20))

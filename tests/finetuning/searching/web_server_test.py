@@ -22,7 +22,11 @@ def port(notes) -> Iterator[int]:
     """The port of a server of the notes, one of which is an attack."""
     (notes / "notes" / "x<img>.txt").write_text(f"Before the {ATTACK} after.\x1b[0m")
     build()
-    searcher = Searcher(SearchIndex("index"), LetterModel().query)
+    searcher = Searcher(
+        SearchIndex("index"),
+        LetterModel().query,
+        note=lambda query: "Ask with <fewer> words." if len(query) > 1000 else "",
+    )
     with SearchServer(0, searcher, "both", 3) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -47,6 +51,19 @@ def test_the_page_escapes_queries_and_passages(port):
     assert 'value="&lt;script&gt;alert(&#x27;storms&#x27;)&lt;/script&gt;&quot;&#x27;&amp;"' in page
     assert "<mark>storms</mark>" in page and "\ufffd[0m" in page
     assert "default-src 'none'" in headers["Content-Security-Policy"]
+
+
+def test_a_note_on_a_long_query(port):
+    for size, by, note in (
+        (1001, "both", "Ask with <fewer> words."),
+        (1001, "words", ""),
+        (9, "both", ""),
+    ):
+        path = f"q={'x' * size}&by={by}"
+        _, body, _ = get(port, f"/search?{path}")
+        assert json.loads(body)["note"] == note
+        _, page, _ = get(port, f"/?{path}")
+        assert ('<p class="about error">Ask with &lt;fewer&gt; words.</p>' in page) == bool(note)
 
 
 def test_the_empty_page(port):
