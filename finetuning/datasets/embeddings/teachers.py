@@ -11,7 +11,7 @@ import tensorflow as tf
 import albert_tf
 from albert_tf.models.checkpoints import EXTRAS, is_saved_model
 from albert_tf.runtime import pretrained
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.text_functions import in_batches, load_export
 from finetuning.datasets.embeddings import onnx_teacher
 from finetuning.datasets.embeddings.torch_process import TorchProcess
@@ -43,7 +43,7 @@ def load_teacher(path: str, batch_size: int, prompt: str = "") -> Teacher:
     path = pretrained.locate(path)
     teacher = _of_others(path, batch_size)
     if teacher is None:
-        embedder = albert_tf.load_embedder(path)
+        embedder = _of_this_project(path)
         teacher = functools.partial(embedder, batch_size=batch_size, show_progress_bar=False)
     return lambda texts: teacher([prompt + text for text in texts])
 
@@ -56,12 +56,23 @@ def load_search_teacher(path: str, batch_size: int) -> SearchTeacher:
     path = pretrained.locate(path)
     if other := _of_others(path, batch_size):
         return SearchTeacher(other, other)
-    embedder = albert_tf.load_embedder(path)
+    embedder = _of_this_project(path)
     options = {"batch_size": batch_size, "show_progress_bar": False}
     return SearchTeacher(
         functools.partial(embedder.encode_query, **options),
         functools.partial(embedder.encode_document, **options),
     )
+
+
+def _of_this_project(path: str) -> Any:
+    try:
+        return albert_tf.load_embedder(path)
+    except InputNotFoundError as error:
+        raise InputNotFoundError(
+            f"--teacher={path} must be a run, an export, the name of an included model, another "
+            "SavedModel, an ONNX model or a folder of sentence-transformers. Received: "
+            f"{str(error).rstrip('.')}. Pass one of these."
+        ) from None
 
 
 def _of_others(path: str, batch_size: int) -> Teacher | None:
