@@ -64,7 +64,7 @@ class Sequences:
     def arrays(self, length: int) -> dict[str, np.ndarray]:
         """Return `inputs` of all sequences, int32 [N, length], as arrays.
 
-        For a few sequences, that takes a tenth of the time of `inputs`.
+        For a few sequences, that is faster than the operations of `inputs`, called one by one.
         """
         positions = np.arange(length)
         is_real = positions < self.lengths[:, None]  # [N, length]

@@ -86,7 +86,7 @@ class SearchModel:
             return ""
         return (
             f"The query is longer than the {self._task.seq_length} pieces that the model reads: "
-            "the rest of it counts for words only. Ask with fewer words."
+            "its vector leaves out the rest. Ask with fewer words."
         )
 
     def _is_cut(self, text: str) -> bool:

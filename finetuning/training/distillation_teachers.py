@@ -1,5 +1,6 @@
 """Teachers of a distillation: a fine-tuned run or, for a ranker, a model of vectors."""
 
+import glob
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -157,14 +158,23 @@ class VectorTeacher:
         self._embed = load_search_teacher(path, _BATCH)
 
     def weights(self) -> str:
-        """Return a hash of the names and contents of all files in the model's folder."""
-        folder, digest = pretrained.locate(self.path), hashlib.sha256()
-        if not os.path.isdir(folder):
-            folder = os.path.dirname(os.path.abspath(folder))
-        if os.path.basename(folder) == "onnx":  # whose tokenizer may be in the folder above
-            folder = os.path.dirname(folder)
-        paths = [os.path.join(root, name) for root, _, names in os.walk(folder) for name in names]
-        for path in sorted(paths):
+        """Return a hash of the names and contents of the model's files.
+
+        They are all of its folder or, of an ONNX file, those that begin with its name, and the JSON
+        files of its folder and of the one above, where its tokenizer may be.
+        """
+        path, digest = os.path.abspath(pretrained.locate(self.path)), hashlib.sha256()
+        if os.path.isdir(path):
+            folder, patterns = path, ["**/*"]
+        else:
+            folder, name = os.path.split(path)
+            patterns = [f"{glob.escape(name)}*", "*.json", "../*.json", "*/config.json"]
+        found = {
+            os.path.join(folder, name)
+            for pattern in patterns
+            for name in glob.glob(pattern, root_dir=folder, recursive=True)
+        }
+        for path in sorted(filter(os.path.isfile, found)):
             with open(path, "rb") as file:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
             digest.update(f"{os.path.relpath(path, folder)}\0{content}\0".encode())

@@ -26,7 +26,7 @@ from finetuning.kinds.kind import TeacherOutput
 from finetuning.kinds.ranking import OrderLoss
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.text_kind import SoftCrossEntropy
-from finetuning.training import teacher_outputs
+from finetuning.training import distillation_teachers, teacher_outputs
 from finetuning.training.distillation_teachers import RunTeacher, VectorTeacher, teacher_of
 from tests.finetuning.conftest import QUICK
 
@@ -90,6 +90,24 @@ def test_which_teacher_a_path_is(tuned: pathlib.Path, pretrained: str, tmp_path:
     (copy / "new.json").write_text("{}")
     names.add(teacher_of(str(copy), kind).weights())
     assert sorted(map(len, names)) == [16, 16]
+
+
+def test_a_file_is_known_by_what_belongs_to_it(tmp_path: pathlib.Path, monkeypatch):
+    """An ONNX file may lie in any folder, whose other files do not count."""
+    monkeypatch.setattr(distillation_teachers, "load_search_teacher", lambda *_: None)
+    (tmp_path / "onnx").mkdir()
+    path = tmp_path / "onnx" / "model.onnx"
+    found = []
+    for name in (
+        "onnx/model.onnx",
+        "onnx/model.onnx_data",
+        "tokenizer.json",
+        "onnx/other.bin",
+        "log.txt",
+    ):
+        (tmp_path / name).write_text(name)
+        found.append(VectorTeacher(str(path), FINETUNING["ranking"]).weights())
+    assert len(set(found)) == 3 and found[2] == found[3] == found[4]
 
 
 def test_vectors_of_numbers_only(pretrained: str, monkeypatch: pytest.MonkeyPatch):
