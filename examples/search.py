@@ -28,6 +28,7 @@ import albert_tf
 from albert_tf.runtime import commands, programs
 from albert_tf.runtime.bounds import POSITIVE, at_least, between, one_of
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.report_text import counted
 
 programs.add_to_path()  # where this file is copied and the wheel installed
 
@@ -145,11 +146,11 @@ def _index(options: SearchOptions) -> None:
         options.dry_run,
     )
     if result.passages is None:
-        print(f"{options.corpus} can be read: {result.new_files:,} new files")
+        print(f"{options.corpus} can be read: {counted(result.new_files, 'new file')}")
         return
     print(
-        f"{options.output}: {result.passages:,} passages of {result.new_files:,} new files; it had "
-        f"{result.old_files:,} files"
+        f"{options.output}: {counted(result.passages, 'passage')} of "
+        f"{counted(result.new_files, 'new file')}; it had {counted(result.old_files, 'file')}"
     )
 
 

@@ -231,7 +231,7 @@ class Adaptation:
             os.makedirs(self._path("evaluations"), exist_ok=True)
             masks = settings.to_dict(self.config.masking).items()
             flags = [f"--run_dir={model}", f"--data={records}", f"--output={file}"]
-            flags += [f"--device={self.options.device}"]
+            flags += [f"--device={self.options.device}", "--trained_only"]
             flags += [f"--set=masking.{key}={value}" for key, value in masks]
             self._call("pretraining.evaluate", *flags)
             figures = outputs.read_json(file, allow_nan=True)

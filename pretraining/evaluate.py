@@ -77,6 +77,11 @@ class EvaluateOptions(commands.CommandOptions):
     batch_size: Annotated[int, POSITIVE] = commands.option(
         "with --data: sequences in a batch, over all replicas", 32, needs="data"
     )
+    trained_only: bool = commands.option(
+        "with --data: only masked LM and the pairs of the training objective, in a single pass",
+        False,
+        needs="data",
+    )
     device: str = commands.option("as for pretraining.train", "auto")
     tpu: str | None = commands.option("as for pretraining.train", None)
     output: str | None = commands.option(
@@ -140,7 +145,9 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
     if records and config:
         with records.damage_as_input_error():
             pieces = tokenizer_of(options.data)
-            figures = evaluate(model, records, config, options.batch_size, strategy, pieces)
+            figures = evaluate(
+                model, records, config, options.batch_size, options.trained_only, strategy, pieces
+            )
         figures |= {"data": options.data, "records": records.manifest.identity()}
         if records.manifest.layout == COMPACT:
             figures["masking"] = settings.to_dict(config.masking)

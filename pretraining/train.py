@@ -207,7 +207,7 @@ def evaluation_on(
 
     def evaluation(model: AlbertPretrainer) -> Evaluate:
         return Evaluator(
-            model, heldout, config, batch_size, trained_only=True, strategy=strategy
+            model, heldout, config, batch_size, trained_only=True, by_kind=False, strategy=strategy
         ).run
 
     return evaluation

@@ -23,6 +23,11 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def counted(count: int, name: str) -> str:
+    """Return a count with a name, in the plural with an s unless it is one."""
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
 def percent_with_error(share: float, error: float, count: float) -> str:
     """Return a share in percent with its standard error, in 16 characters.
 

@@ -47,10 +47,15 @@ class Result(NamedTuple):
         return ", ".join(parts)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as an object of JSON."""
-        place = self.passage._asdict() | {"source": shown_path(self.passage.source)}
-        del place["text"]
-        return {"rank": self.rank, "score": self.score, **place} | {
+        """Return the result as an object of JSON; an unknown line is None."""
+        _, source, document, line, character = self.passage
+        return {
+            "rank": self.rank,
+            "score": self.score,
+            "source": shown_path(source),
+            "document": document,
+            "line": line or None,
+            "character": character,
             "text": self.text,
             "marks": [list(mark) for mark in self.marks],
         }
@@ -142,7 +147,7 @@ def require_text(query: str) -> None:
       InputError: it is empty.
     """
     if not query.strip():
-        raise InputError(f"--query must have text. Received: {query!r}. Ask with some words.")
+        raise InputError(f"The query must have text. Received: {query!r}. Ask with some words.")
 
 
 def printable(text: str) -> str:

@@ -23,6 +23,7 @@ HOST = "127.0.0.1"
 MOST_RESULTS = 100
 LONGEST_QUERY = 2000  # characters
 TIMEOUT_S = 60.0  # of a connection that sends nothing
+_FIELDS = ("q", "by", "top_k")
 _OWN_NAMES = ("localhost", HOST)
 _PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
 _LABELS = dict(zip(METHODS, ("words and meaning", "meaning", "words"), strict=True))
@@ -76,6 +77,8 @@ class SearchServer(http.server.ThreadingHTTPServer):
         Raises:
           InputError: a field is invalid.
         """
+        if unknown := [name for name in fields if name not in _FIELDS]:
+            raise InputError(f"`{unknown[0][:80]}` is no parameter. Pass {', '.join(_FIELDS)}.")
         query = fields.get("q", [""])[-1]
         if len(query) > LONGEST_QUERY:
             raise InputError(

@@ -181,8 +181,8 @@ class Finetuner:
         dev = "".join(f", {len(part):,} {name}" for name, part in self.data.dev.items())
         held_out = f", {len(self.held_out):,} held-out" if self.held_out else ""
         print(
-            f"{config.model.param_count():,} parameters; examples of {self.source.location}: "
-            f"{count:,} training{held_out}{dev}; {plan.steps:,} steps of "
+            f"encoder of {config.model.param_count():,} parameters; examples of "
+            f"{self.source.location}: {count:,} training{held_out}{dev}; {plan.steps:,} steps of "
             f"{config.training.batch_size}, {self.strategy.num_replicas_in_sync} replica(s)",
             flush=True,
         )

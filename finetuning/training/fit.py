@@ -127,6 +127,11 @@ def fine_tune(
                 print(f"No improvement in {best.stale} evaluations: the run stops.")
     if best.value is None:
         raise InputError(f"`training.metric`: dev {metric} was not a number in any evaluation.")
+    if best.step == every and state.step > 2 * every:
+        print(
+            f"note: the first evaluation, at step {best.step:,}, was the best: training longer did "
+            "not help on dev. More examples may, or a lower training.learning_rate."
+        )
     best.restore()
     return best.step
 

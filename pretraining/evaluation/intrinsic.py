@@ -47,6 +47,7 @@ class Evaluator:
       batch_size: over all replicas.
       trained_only: skips the probe and the objective that the model was not trained with. A run is
         then one pass over the records, fast enough to be repeated during training.
+      by_kind: adds the figures of each kind of predicted pieces.
       strategy: by default the current one.
       tokenizer: that of the records; adds `bits_per_character/mlm`.
     """
@@ -58,6 +59,7 @@ class Evaluator:
         config: PretrainConfig,
         batch_size: int,
         trained_only: bool = False,
+        by_kind: bool = True,
         strategy: tf.distribute.Strategy | None = None,
         tokenizer: Tokenizer | None = None,
     ) -> None:
@@ -78,8 +80,8 @@ class Evaluator:
             objective: probe_batches(records, objective, config.masking, batch_size, halves)
             for objective in objectives
         }
-        self._trained_only = trained_only
-        ranges = {} if trained_only else position_ranges(records.manifest.seq_length)
+        self._by_kind = by_kind
+        ranges = position_ranges(records.manifest.seq_length) if by_kind else {}
         self._rows = (*KINDS, *ranges)
         self._kinds = kinds_of(records.manifest.special_ids[-1], list(ranges.values()))
         strategy = strategy or tf.distribute.get_strategy()
@@ -105,8 +107,8 @@ class Evaluator:
         label of an objective of pairs.
         `trained_with` is the name of the training objective.
 
-        Without `trained_only`, the masked LM is also divided by KINDS of predicted pieces: for k in
-        hidden, replaced and visible, `k/loss`, `k/accuracy`, `k/standard_error`, `k/count` and
+        With `by_kind`, the masked LM is also divided by KINDS of predicted pieces: for k in hidden,
+        replaced and visible, `k/loss`, `k/accuracy`, `k/standard_error`, `k/count` and
         `k/bits_per_character`. In sequences of more than 128 pieces, so are the hidden ones by
         `position_ranges`: k is then `hidden 0-127`, `hidden 128-255` and so on.
 
@@ -153,7 +155,7 @@ class Evaluator:
         figures |= _figures("accuracy/mlm", estimate(correct, count, documents))
         for kind, pieces in zip(self._rows, targets, strict=True):
             loss, correct, count = rows[kind].T
-            if self._trained_only or not count.any():
+            if not (self._by_kind and count.any()):
                 continue
             score = estimate(correct, count, documents)
             values = {"loss": float(loss.sum()) / score.count, "accuracy": score.share}
@@ -205,12 +207,13 @@ def evaluate(
     records: Records,
     config: PretrainConfig,
     batch_size: int,
+    trained_only: bool = False,
     strategy: tf.distribute.Strategy | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> dict[str, Any]:
     """Return the metrics of one `Evaluator.run`, with a progress bar."""
     evaluator = Evaluator(
-        model, records, config, batch_size, strategy=strategy, tokenizer=tokenizer
+        model, records, config, batch_size, trained_only, strategy=strategy, tokenizer=tokenizer
     )
     with Progress("sequences", evaluator.num_sequences) as progress:
         return evaluator.run(progress.advance)

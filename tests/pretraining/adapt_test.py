@@ -111,6 +111,7 @@ def test_the_vocabulary_stays_by_default(options: AdaptOptions, fake: Commands, 
         (options.init, "own-heldout-old-vocabulary"),
         (f"{options.output}/run", "own-heldout-old-vocabulary"),
     ]
+    assert all(given.trained_only for given in fake.evaluated)
     assert "masking.max_ngram=3" in fake.evaluated[0].set == fake.evaluated[1].set
     own = figures_in(options)["own"]
     assert own["before"]["bits_per_character"] == 2 and own["after"]["bits_per_character"] == 1

@@ -117,9 +117,10 @@ def _example(
     texts, grades = zip(*pairs, strict=True)
     known = [grade for grade in grades if grade is not None]
     if known and len(known) < len(grades):
+        number = grades.index(None) + 1
         raise InputError(
-            f"{location}: all candidates of a query must have a label, or none. Received: "
-            f"{len(known)} labels for {len(grades)} candidates of {query[:80]!r}. Add the others."
+            f"{location}: all candidates of a query must have a label, or none. Received: none for "
+            f"candidate {number} of {query[:80]!r}, {texts[number - 1][:80]!r}. Add it."
         )
     label = tuple(known) if known else None
     return RankingExample(query, texts, label, name, os.path.basename(location))

@@ -145,7 +145,7 @@ def test_a_part_to_predict_may_lack_labels(tmp_path):
     (tmp_path / "test.jsonl").write_text(
         '{"query": "a", "candidates": ["b", {"text": "c", "label": 1}]}'
     )
-    with pytest.raises(InputError, match="must have a label, or none. Received: 1 labels for 2"):
+    with pytest.raises(InputError, match="Received: none for candidate 1 of 'a', 'b'. Add it"):
         DATASET.read_part(Source(str(tmp_path)), "test", TASK)
 
 

@@ -97,8 +97,10 @@ def test_fields_of_a_request(port, by):
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/search?q=", "--query must have text"),
-        ("/search", "--query must have text"),
+        ("/search?q=", "The query must have text"),
+        ("/search", "The query must have text"),
+        ("/search?query=a", "`query` is no parameter. Pass q, by, top_k."),
+        ("/search?q=a&k=3", "`k` is no parameter"),
         ("/search?q=a&by=magic", "by must be one of both, vectors, words"),
         ("/search?q=a&top_k=0", "top_k must be from 1 to 100"),
         ("/search?q=a&top_k=" + "9" * 5000, "top_k must be from 1 to 100"),

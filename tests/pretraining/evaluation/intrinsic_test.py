@@ -201,7 +201,7 @@ def test_in_mid_training_only_what_is_trained(
 ):
     """And records are read once: halves, which a reading of all of them makes, are not needed."""
     monkeypatch.setattr(Halves, "of_pairs", lambda records: pytest.fail("one reading more"))
-    evaluator = Evaluator(Oracle(), records, config(), 50, trained_only=True)
+    evaluator = Evaluator(Oracle(), records, config(), 50, trained_only=True, by_kind=False)
     assert evaluator.num_sequences == COUNT
     done: list[int] = []
     quick = evaluator.run(done.append)
@@ -212,6 +212,10 @@ def test_in_mid_training_only_what_is_trained(
     assert not {"accuracy/nsp", "probe/sop", "probe/nsp", "hidden/loss"} & set(quick)
     for name in ("accuracy/sop", "loss/sop", "count/sop", "count/mlm", "baseline/mlm"):
         assert quick[name] == pytest.approx(result[name])
+    by_kind = Evaluator(Oracle(), records, config(), 50, trained_only=True).run()
+    new = by_kind.keys() - quick.keys()
+    assert "hidden/accuracy" in new and {key.partition("/")[0] for key in new} <= {*KINDS}
+    assert all(by_kind[key] == pytest.approx(result[key]) for key in new)
 
 
 @pytest.mark.slow
