@@ -111,6 +111,7 @@ class SearchOptions(commands.CommandOptions):
         "answer on a web page at this port (0: any free one) until interrupted",
         None,
         only_for=_FOR_ASK,
+        excludes="query",
     )
     dry_run: bool = commands.option("read the files and load the model only", False)
 
@@ -120,8 +121,6 @@ class SearchOptions(commands.CommandOptions):
         for name in needed:
             if not getattr(self, name):
                 raise InputError(f"--{name} is required for `{self.action}` (see --help).")
-        if self.query is not None and self.serve is not None:
-            raise InputError("--query and --serve exclude each other. Leave one of them out.")
 
 
 def main(options: SearchOptions) -> None:

@@ -61,7 +61,7 @@ class AdaptOptions(commands.CommandOptions):
         "steps to train; by default those of the experiment", None
     )
     minutes: Annotated[float | None, POSITIVE] = commands.option(
-        "time to train, instead of --steps; the first minutes measure the speed", None
+        "time to train; the first minutes measure the speed", None, excludes="steps"
     )
     experiment: str = commands.option("as for pretraining.train", "adapt")
     document_boundary: str = commands.option(
@@ -79,14 +79,6 @@ class AdaptOptions(commands.CommandOptions):
     device: str = commands.option("as for pretraining.train", "auto")
     dry_run: bool = commands.option("check the options, and that the files can be read", False)
     set: tuple[str, ...] = commands.option("key=value, as for pretraining.train", ())
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.steps and self.minutes:
-            raise InputError(
-                "pass either --steps or --minutes. "
-                f"Received: --steps={self.steps}, --minutes={self.minutes}."
-            )
 
 
 def main(options: AdaptOptions, run_command: Callable[..., None] = call) -> int:

@@ -70,12 +70,16 @@ class TpuCheckOptions(commands.CommandOptions):
     )
     chips: Annotated[int, POSITIVE] = commands.option("chips that share --global_batch", 8)
     table: bool = commands.option(
-        "print a table of all presets on all chips, with --batch on each, instead", False
+        "print a table of all presets on all chips, with --batch on each, instead",
+        False,
+        excludes="global_batch",
     )
     presets: str = commands.option(
         "presets of --table, comma-separated", ",".join(PRESETS), needs="table"
     )
-    json: str = commands.option("also write the figures of each step to this file", "", path=True)
+    json: str = commands.option(
+        "also write the figures of each step to this file", "", path=True, excludes="table"
+    )
     dry_run: bool = commands.option("print the configuration without compiling", False)
     set: tuple[str, ...] = commands.option(
         "key=value of the configuration, as for pretraining.train", ()
@@ -93,10 +97,6 @@ class TpuCheckOptions(commands.CommandOptions):
                 "--global_batch must be a multiple of --chips. "
                 f"Received: {self.global_batch}, {self.chips}."
             )
-        if self.json and self.table:
-            raise InputError("--json is for one --batch or --global_batch: omit --table.")
-        if self.table and self.global_batch:
-            raise InputError("--table and --global_batch exclude each other: omit one of them.")
         if self.table and not self.names:
             raise InputError("--presets must not be empty. Omit it to print all presets.")
         if self.global_batch and self.has_explicit_plan:

@@ -77,6 +77,7 @@ class CommandOptions(Bounded):
     def __post_init__(self) -> None:
         super().__post_init__()
         fields = dataclasses.fields(typing.cast(Any, self))
+        defaults = {field.name: field.default for field in fields}
         for field in fields:
             if (check := field.metadata["check"]) and getattr(self, field.name) is not None:
                 check(getattr(self, field.name))
@@ -91,6 +92,13 @@ class CommandOptions(Bounded):
                 )
             value = getattr(self, field.name)
             shown = ", ".join(value) if isinstance(value, tuple) else value
+            if (other := field.metadata["excludes"]) and (
+                (given := getattr(self, other)) != defaults[other]
+            ):
+                raise InputError(
+                    f"--{flag} and --{other} exclude each other. Received: --{flag}={shown}, "
+                    f"--{other}={given}. Leave one of them out."
+                )
             for what, where, remedy in _rules(field, value):
                 for other, values in _resolved(where).items():
                     if (given := getattr(self, other)) not in (None, *values):
@@ -112,7 +120,7 @@ def _where(field: dataclasses.Field) -> str:
     for what, where in {**conditions, "repeated": metadata["repeated_only_for"]}.items():
         shown = [f"--{other}={', '.join(values)}" for other, values in _resolved(where).items()]
         text += f"; {what}{' ' * bool(what)}only for {' and '.join(shown)}" if shown else ""
-    return text
+    return text + (f"; not with --{metadata['excludes']}" if metadata["excludes"] else "")
 
 
 def _rules(field: dataclasses.Field, value: Any) -> Iterator[tuple[str, Conditions, str]]:
@@ -139,6 +147,7 @@ def option(
     values_only_for: Mapping[str, Conditions] | None = None,
     repeated_only_for: Conditions | None = None,
     needs: str | None = None,
+    excludes: str | None = None,
     check: Callable[[Any], object] | None = None,
 ) -> Any:
     """Return a field of an options dataclass; without a default the flag is required.
@@ -154,6 +163,7 @@ def option(
       values_only_for: values of this option -> as `only_for`, for this value; not the default.
       repeated_only_for: as `only_for`, for an option that is given more than once.
       needs: an option that must be set with this one.
+      excludes: an option that must not be set with this one.
       check: raises an error for an impossible value, before other options are asked.
     """
     by_value = values_only_for or {}
@@ -164,6 +174,7 @@ def option(
         "values_only_for": {key: by_value[key] for key in by_value if key != default},
         "repeated_only_for": repeated_only_for or {},
         "needs": needs,
+        "excludes": excludes,
         "check": check,
     }
     return dataclasses.field(default=default, metadata=metadata | ({"flag": flag} if flag else {}))

@@ -118,7 +118,7 @@ def test_another_model_is_refused(world):
         (("ask",), "--index is required for `ask`"),
         (("find",), "--action must be one of index, ask. Received: 'find'"),
         (("ask", "--index=i", "--corpus=text:*"), "--corpus is only for --action=index"),
-        (("ask", "--index=i", "--query=a", "--serve=0"), "--query and --serve exclude each other"),
+        (("ask", "--index=i", "--query=a", "--serve=0"), "--serve and --query exclude each other"),
         (("ask", "--index=i", "--top_k=0"), r"--top_k must be in \[1, 100\]"),
         (("ask", "--index=i", "--query= "), "The query must have text. Received: ' '"),
     ],

@@ -196,7 +196,10 @@ def test_a_text_of_another_key(options: AdaptOptions, fake: Commands, tmp_path: 
 
 def test_mistakes(options: AdaptOptions, fake: Commands, tmp_path: pathlib.Path):
     for change, message in (
-        ({"steps": 5, "minutes": 5.0}, "pass either --steps or --minutes"),
+        (
+            {"steps": 5, "minutes": 5.0},
+            "--minutes and --steps exclude each other. Received: --minutes=5.0, --steps=5",
+        ),
         ({"own_weight": 2.0}, "--own_weight requires --general"),
         ({"general": "text:nowhere"}, "no file matches 'nowhere'"),
         ({"init": "nowhere"}, "no file or folder 'nowhere'"),

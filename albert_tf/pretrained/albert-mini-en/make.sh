@@ -41,6 +41,7 @@ build "" 512 train "$tokenizer" records-512
 for length in 128 512; do build wiki- $length heldout "$tokenizer" heldout-$length; done
 python -m pretraining.train --experiment=adapt --init="$output/first" --data="$output/records-512" \
   --run_dir="$output/run" --set objective.pair_weight=0.2 --set loop.steps=20200 \
+  --set optimizer.learning_rate=0.001 \
   --set optimizer.decay_steps=6060 --set optimizer.warmup_steps=300 \
   --set loop.steps_per_loop=200 --set loop.checkpoint_every=200 "$@"
 [ -e "$output/albert-mini-en" ] || python -m albert_tf.convert --from="$output/run" \

@@ -345,6 +345,7 @@ class _Applicable(commands.CommandOptions):
         values_only_for={"x": {"kind": ()}, "y": {"kind": lambda: ["a"], "part": ("p",)}},
     )
     file: str | None = commands.option("file", None, needs="part")
+    port: int | None = commands.option("the port", None, excludes="file")
     dry_run: bool = commands.option("nothing", False)
 
 
@@ -370,8 +371,13 @@ def test_options_say_where_they_apply(capsys):
     with pytest.raises(InputError, match=wanted):
         commands.parse(_Applicable, ["x", "--file=f"], "", "x")
     assert commands.parse(_Applicable, ["x", "--file=f", "--part=p"], "", "x").file == "f"
+    wanted = "--port and --file exclude each other. Received: --port=0, --file=f. Leave one"
+    with pytest.raises(InputError, match=wanted):
+        commands.parse(_Applicable, ["x", "--port=0", "--file=f", "--part=p"], "", "x")
+    assert commands.parse(_Applicable, ["x", "--port=0"], "", "x").port == 0
     with pytest.raises(SystemExit):
         commands.parse(_Applicable, ["x", "--help"], "", "x")
     text = " ".join(capsys.readouterr().out.split())
+    assert "the port; not with --file" in text
     assert "depths; only for --kind=a, b; repeated only for --kind=b" in text
     assert "the form; y only for --kind=a and --part=p (default" in text

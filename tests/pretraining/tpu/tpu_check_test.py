@@ -335,7 +335,7 @@ def test_the_figures_as_json(home, capsys):
     assert (step["estimated_step_s"], step["estimated_sequences_per_s"]) == (8.0, 1.0)
     share = step["flops"] / CHIPS["v5e"].flops / 8
     assert step["estimated_share_of_peak"] == pytest.approx(share)
-    with pytest.raises(InputError, match="--json is for one --batch"):
+    with pytest.raises(InputError, match="--json and --table exclude each other"):
         check(Compiler(), table=True, json=str(path))
     with pytest.raises(InputError, match="--json must be a file in a folder that exists"):
         check(Compiler(), json=str(home / "none" / "figures.json"))
