@@ -68,9 +68,9 @@ ADAPT = dataclasses.replace(
     MINI,
     model=MINI.model.replace(max_positions=512),
     optimizer=dataclasses.replace(
-        MINI.optimizer, learning_rate=0.0005, warmup_steps=100, decay_steps=400
+        MINI.optimizer, learning_rate=0.0005, warmup_steps=30, decay_steps=120
     ),
-    loop=dataclasses.replace(MINI.loop, steps=2000, steps_per_loop=10, checkpoint_every=100),
+    loop=dataclasses.replace(MINI.loop, steps=600, steps_per_loop=10, checkpoint_every=100),
 )
 
 

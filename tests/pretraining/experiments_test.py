@@ -200,4 +200,4 @@ def test_adapt_continues_the_included_model():
     model = AlbertConfig.from_json(os.path.join(folder, "config.json"))
     assert config.model.replace(vocab_size=model.vocab_size) == model
     assert config.optimizer.warmup_steps + config.optimizer.decay_steps < config.loop.steps
-    assert config.optimizer.schedule_steps == 0 and config.constant_steps == 1600
+    assert config.optimizer.schedule_steps == 0 and config.constant_steps == 480
