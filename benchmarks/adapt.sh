@@ -2,7 +2,7 @@
 # Measures what `pretraining.adapt` gains: three domains, 0.3 and 1 million words and all of them,
 # with the old vocabulary and with 4,000 pieces of their own. Run it again to resume it.
 #
-#     bash benchmarks/adapt.sh DATA OUTPUT [option of pretraining.adapt, such as --steps=600 ...]
+#     bash benchmarks/adapt.sh DATA OUTPUT [option of pretraining.adapt, such as --steps=2000 ...]
 #
 # DATA has corpus_en_more, corpus_en_large and multilabel/goemotions. OUTPUT gets a folder for each
 # run, with its table and BLiMP's scores before and after, if DATA has blimp.

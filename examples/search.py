@@ -158,7 +158,7 @@ def _ask(options: SearchOptions) -> None:
         require_text(options.query)  # before the model is loaded
     searcher = _searcher(options)
     if options.dry_run:
-        print(f"{options.index}: {len(searcher.index):,} passages")
+        print(f"{options.index}: {counted(len(searcher.index), 'passage')}")
     elif options.serve is not None:
         _serve(searcher, options)
     elif options.query is not None:

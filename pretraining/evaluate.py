@@ -11,6 +11,8 @@ ones also have a row for each range of positions: 0-127, 128-255, 256-511.
 
     python -m pretraining.evaluate --run_dir=runs/first --data=artifacts/heldout
 
+--trained_only leaves out the probe and the pairs of other objectives.
+
 --minimal_pairs, instead of --data or in addition, evaluates which of two sentences the model finds
 more likely: it prints the share of pairs whose grammatical sentence has the higher
 pseudo-log-likelihood, by phenomenon. Chance is 50 %, and a tie counts as wrong. The sentence is
@@ -78,7 +80,7 @@ class EvaluateOptions(commands.CommandOptions):
         "with --data: sequences in a batch, over all replicas", 32, needs="data"
     )
     trained_only: bool = commands.option(
-        "with --data: only masked LM and the pairs of the training objective, in a single pass",
+        "with --data: masked LM and the pairs of the training objective alone, which is faster",
         False,
         needs="data",
     )
@@ -146,9 +148,16 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
         with records.damage_as_input_error():
             pieces = tokenizer_of(options.data)
             figures = evaluate(
-                model, records, config, options.batch_size, options.trained_only, strategy, pieces
+                model,
+                records,
+                config,
+                options.batch_size,
+                trained_only=options.trained_only,
+                strategy=strategy,
+                tokenizer=pieces,
             )
         figures |= {"data": options.data, "records": records.manifest.identity()}
+        figures |= {"trained_only": True} if options.trained_only else {}
         if records.manifest.layout == COMPACT:
             figures["masking"] = settings.to_dict(config.masking)
         keep(options.data, figures)
@@ -174,6 +183,7 @@ def _write(results: dict[str, dict[str, Any]], run: RunDir | None, output: str |
         for source, figures in results.items():
             name = os.path.basename(os.path.abspath(source))
             name = f"minimal_pairs-{name}" if "minimal_pairs" in figures else name
+            name += "-trained_only" * ("trained_only" in figures)
             outputs.write_json(run.evaluation_path(name), figures)
 
 

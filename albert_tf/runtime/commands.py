@@ -92,13 +92,12 @@ class CommandOptions(Bounded):
                 )
             value = getattr(self, field.name)
             shown = ", ".join(value) if isinstance(value, tuple) else value
-            if (other := field.metadata["excludes"]) and (
-                (given := getattr(self, other)) != defaults[other]
-            ):
-                raise InputError(
-                    f"--{flag} and --{other} exclude each other. Received: --{flag}={shown}, "
-                    f"--{other}={given}. Leave one of them out."
-                )
+            if other := field.metadata["excludes"]:
+                if (given := getattr(self, other)) != defaults[other]:
+                    raise InputError(
+                        f"--{flag} and --{other} exclude each other. Received: --{flag}={shown}, "
+                        f"--{other}={given}. Leave one of them out."
+                    )
             for what, where, remedy in _rules(field, value):
                 for other, values in _resolved(where).items():
                     if (given := getattr(self, other)) not in (None, *values):
@@ -112,15 +111,16 @@ def _resolved(conditions: Conditions) -> dict[str, Sequence[str]]:
     return {other: values() if callable(values) else values for other, values in conditions.items()}
 
 
-def _where(field: dataclasses.Field) -> str:
-    """Return where an option applies, for its help text."""
+def _where(field: dataclasses.Field, excluding: str | None) -> str:
+    """Return where an option applies, for its help text; `excluding` is one that excludes it."""
     metadata = field.metadata
     conditions = {"": metadata["only_for"], **metadata["values_only_for"]}
     text = ""
     for what, where in {**conditions, "repeated": metadata["repeated_only_for"]}.items():
         shown = [f"--{other}={', '.join(values)}" for other, values in _resolved(where).items()]
         text += f"; {what}{' ' * bool(what)}only for {' and '.join(shown)}" if shown else ""
-    return text + (f"; not with --{metadata['excludes']}" if metadata["excludes"] else "")
+    excluded = filter(None, (metadata["excludes"], excluding))
+    return text + "".join(f"; not with --{other}" for other in excluded)
 
 
 def _rules(field: dataclasses.Field, value: Any) -> Iterator[tuple[str, Conditions, str]]:
@@ -163,7 +163,7 @@ def option(
       values_only_for: values of this option -> as `only_for`, for this value; not the default.
       repeated_only_for: as `only_for`, for an option that is given more than once.
       needs: an option that must be set with this one.
-      excludes: an option that must not be set with this one.
+      excludes: an option that must not be set with this one, to another value than its default.
       check: raises an error for an impossible value, before other options are asked.
     """
     by_value = values_only_for or {}
@@ -267,8 +267,9 @@ def parse(
         for field in dataclasses.fields(typing.cast(Any, options_class))
     }
     hints = typing.get_type_hints(options_class)
+    excluding = {field.metadata["excludes"]: flag for flag, field in fields.items()}
     for flag, field in fields.items():
-        _define(flag, hints[field.name], field, values)
+        _define(flag, hints[field.name], field, excluding.get(field.name), values)
     text = fields["set"].metadata["help"] if "set" in fields else "key=value: as --key=value"
     flags.DEFINE_multi_string("set", [], f"{text}; may be repeated", values)
     if any(arg in ("--help", "-help", "-h", "--helpfull") for arg in argv[1:]):
@@ -330,12 +331,14 @@ def one_line(error: BaseException) -> str:
     )
 
 
-def _define(name: str, hint: Any, field: dataclasses.Field, values: flags.FlagValues) -> None:
+def _define(
+    name: str, hint: Any, field: dataclasses.Field, excluding: str | None, values: flags.FlagValues
+) -> None:
     if name == "set":
         return
     _, kind, _ = settings._kind(hint)
     default = None if field.default is dataclasses.MISSING else field.default
     required = " (required)" if field.default is dataclasses.MISSING else ""
     extra = {} if kind is tuple else {"allow_overwrite": False}
-    text = field.metadata["help"] + _where(field) + required
+    text = field.metadata["help"] + _where(field, excluding) + required
     _DEFINERS[kind](name, default, text, flag_values=values, **extra)

@@ -20,8 +20,8 @@ _SAMPLE = 500  # documents from which pieces are counted
 _SAMPLE_CHARACTERS = 2000  # of each
 # The included model has seen 1.6 billion pieces, most of its text 12 to 17 times.
 _PIECES_OF_INCLUDED, _PASSES = 1.6e9, 10
-# Of its vocabulary, in text of its language: documentation of Linux has 1.8 and 0.6 %,
-# German novels have 2.9 and 1.3 %.
+# Of the included vocabulary. Technical English (the documentation of Linux) has 1.8 pieces a word
+# and 0.6 % unknown ones, German novels have 2.9 and 1.3 %.
 _MOST_PIECES_A_WORD, _MOST_UNKNOWN = 2.2, 0.01
 _SHARE_OF_PEAK = 0.5  # of products of matrices, in a training step on a CPU
 _MASKED = 0.15

@@ -47,7 +47,7 @@ class Result(NamedTuple):
         return ", ".join(parts)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as an object of JSON; an unknown line is None."""
+        """Return the result as an object of JSON; a line that is unknown is None."""
         _, source, document, line, character = self.passage
         return {
             "rank": self.rank,

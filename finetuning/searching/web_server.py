@@ -2,8 +2,8 @@
 
 `/?q=...` is the page, which needs no script, and `/search?q=...` returns {"query", "by",
 "results", "note"}; the note is empty unless a part of the query does not count. Both take `by`
-(both, vectors or words) and `top_k`. A refused request has the status 400 and, in JSON,
-{"error": reason}.
+(both, vectors or words) and `top_k`; `/search` refuses other parameters. In JSON, a `line` that is
+unknown is null. A refused request has the status 400 and, in JSON, {"error": reason}.
 """
 
 import html
@@ -17,6 +17,7 @@ import urllib.parse
 from typing import Any, NamedTuple
 
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.report_text import counted
 from finetuning.searching.searcher import METHODS, Result, Searcher
 
 HOST = "127.0.0.1"
@@ -77,8 +78,6 @@ class SearchServer(http.server.ThreadingHTTPServer):
         Raises:
           InputError: a field is invalid.
         """
-        if unknown := [name for name in fields if name not in _FIELDS]:
-            raise InputError(f"`{unknown[0][:80]}` is no parameter. Pass {', '.join(_FIELDS)}.")
         query = fields.get("q", [""])[-1]
         if len(query) > LONGEST_QUERY:
             raise InputError(
@@ -146,13 +145,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except InputError as error:
             code, answer = 400, f'<p class="about error">{html.escape(str(error))}</p>'
         about = (
-            f"{len(server.searcher.index):,} passages of {html.escape(server.searcher.index.path)}"
+            f"{counted(len(server.searcher.index), 'passage')} of "
+            f"{html.escape(server.searcher.index.path)}"
         )
         answer = answer or f'<p class="about">{about}</p>'
         self._send(code, "text/html; charset=utf-8", server.rendered(question, answer))
 
     def _json(self, fields: dict[str, list[str]]) -> None:
         try:
+            if unknown := [name for name in fields if name not in _FIELDS]:
+                raise InputError(
+                    f"`{unknown[0][:80]}` is not a parameter. Pass only {', '.join(_FIELDS)}."
+                )
             question = self.server.question(fields)
             results = [result.as_json() for result in self.server.results(question)]
             note = self.server.searcher.note(question.query, question.by)
@@ -183,7 +187,8 @@ def _as_html(results: list[Result]) -> str:
         f'<span class="place">{html.escape(result.place)}</span><p>{_marked(result)}</p></li>'
         for result in results
     )
-    return f'<p class="about">{len(results)} best passages</p><ol>{"".join(items)}</ol>'
+    about = f"{counted(len(results), 'passage')}, the best first"
+    return f'<p class="about">{about}</p><ol>{"".join(items)}</ol>'
 
 
 def _marked(result: Result) -> str:

@@ -127,13 +127,19 @@ def fine_tune(
                 print(f"No improvement in {best.stale} evaluations: the run stops.")
     if best.value is None:
         raise InputError(f"`training.metric`: dev {metric} was not a number in any evaluation.")
-    if best.step == every and state.step > 2 * every:
-        print(
-            f"note: the first evaluation, at step {best.step:,}, was the best: training longer did "
-            "not help on dev. More examples may, or a lower training.learning_rate."
-        )
+    _note_if_first_was_best([row[f"dev/{metric}"] for row in run.metrics()], best.is_exhausted)
     best.restore()
     return best.step
+
+
+def _note_if_first_was_best(values: list[float], is_exhausted: bool) -> None:
+    """Print a note if all later evaluations, at least two or all of the patience, were worse."""
+    has_seen_enough = len(values) > 2 or (is_exhausted and len(values) > 1)
+    if has_seen_enough and all(value < values[0] for value in values[1:]):
+        print(
+            f"note: of {len(values)} evaluations, the first was the best on dev. A lower "
+            "training.learning_rate may help, or more examples."
+        )
 
 
 def balanced_weights(labels: np.ndarray) -> dict[int, float]:

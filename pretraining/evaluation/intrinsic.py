@@ -46,7 +46,8 @@ class Evaluator:
       config: its `objective` is the training objective; its `masking` makes the masks.
       batch_size: over all replicas.
       trained_only: skips the probe and the objective that the model was not trained with. A run is
-        then one pass over the records, fast enough to be repeated during training.
+        then one pass over the records (with partners, for NSP, after one that reads them), fast
+        enough to be repeated during training.
       by_kind: adds the figures of each kind of predicted pieces.
       strategy: by default the current one.
       tokenizer: that of the records; adds `bits_per_character/mlm`.
@@ -58,6 +59,7 @@ class Evaluator:
         records: Records,
         config: PretrainConfig,
         batch_size: int,
+        *,
         trained_only: bool = False,
         by_kind: bool = True,
         strategy: tf.distribute.Strategy | None = None,
@@ -66,7 +68,8 @@ class Evaluator:
         self._tokenizer = tokenizer
         self._manifest, self._trained_with = records.manifest, config.objective.of_pairs
         self._probes = not trained_only and records.manifest.layout == COMPACT
-        feasible, self._notes = _feasible(records.manifest)
+        feasible, notes = _feasible(records.manifest)
+        self._notes = [] if trained_only else notes
         self._of_mlm = self._trained_with
         if self._trained_with.is_trained and self._trained_with not in feasible:
             self._of_mlm = NoPairs()
@@ -207,13 +210,20 @@ def evaluate(
     records: Records,
     config: PretrainConfig,
     batch_size: int,
+    *,
     trained_only: bool = False,
     strategy: tf.distribute.Strategy | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> dict[str, Any]:
     """Return the metrics of one `Evaluator.run`, with a progress bar."""
     evaluator = Evaluator(
-        model, records, config, batch_size, trained_only, strategy=strategy, tokenizer=tokenizer
+        model,
+        records,
+        config,
+        batch_size,
+        trained_only=trained_only,
+        strategy=strategy,
+        tokenizer=tokenizer,
     )
     with Progress("sequences", evaluator.num_sequences) as progress:
         return evaluator.run(progress.advance)

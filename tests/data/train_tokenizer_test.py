@@ -193,7 +193,7 @@ def test_the_models_own_log_is_silent(options):
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stderr == ""
     _, _, _, *facts = done.stdout.splitlines()
-    assert facts[0] == "" and facts[-1].startswith("Recommended: ")
+    assert facts[0] == "" and facts[-1].startswith("Recommended: pretraining.adapt")
     assert all(line.startswith("|") for line in filter(None, facts[:-1]))
     done = subprocess.run(
         [*command[:-1], "--vocab_size=9000"], capture_output=True, text=True, check=False, cwd=ROOT

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pathlib
 import shutil
 import sys
@@ -18,6 +19,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.ranking.model import RankingSettings
 from examples.search import SearchOptions, main
 from finetuning.searching.search_index import SearchIndex
+from finetuning.searching.searcher import Result, Searcher
 
 NOTES = {
     "a.txt": "The quick fox jumps.\n\nA lazy dog sleeps in the sun.",
@@ -53,6 +55,13 @@ def test_answers_in_the_shell(world, capsys, monkeypatch):
     assert capsys.readouterr().out.startswith("1. notes/b.md  ")
     run("ask", "--index=i", "--query=zebra", "--by=words")
     assert capsys.readouterr().out == "No passage has any of these words.\n"
+
+
+def test_a_line_that_is_unknown_is_null(world):
+    """Markdown's text is without its markup; the first line of a text file is known."""
+    found = Searcher(SearchIndex(f"{world}/i"), None).results("degrees fox", 9, "words")
+    lines = {os.path.basename(each["source"]): each["line"] for each in map(Result.as_json, found)}
+    assert lines == {"b.md": None, "a.txt": 1}
 
 
 def test_the_words_of_the_query_are_bold_on_a_terminal(world, capsys, monkeypatch):

@@ -316,6 +316,21 @@ def test_minimal_pairs_alone_and_beside_records(
     assert "accuracy/mlm" in figures
 
 
+def test_what_was_trained_alone(run: RunDir, tiny_records: str, capsys):
+    """It has its own file, so that a whole evaluation stays."""
+    main(EvaluateOptions(run.path, tiny_records, trained_only=True))
+    rows = [line.strip().split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    rows = rows[rows.index("accuracy") + 1 :]
+    assert [row for row in rows if not row.startswith("note:")] == [
+        "masked pieces",
+        *KINDS,
+        "SOP, pair head",
+    ]
+    name = f"{os.path.basename(tiny_records)}-trained_only"
+    with open(run.evaluation_path(name), encoding="utf-8") as file:
+        assert json.load(file)["trained_only"] is True
+
+
 def test_options_that_belong_together(run: RunDir):
     with pytest.raises(InputError, match="--data, --minimal_pairs or both"):
         EvaluateOptions(run.path)

@@ -117,10 +117,12 @@ def _example(
     texts, grades = zip(*pairs, strict=True)
     known = [grade for grade in grades if grade is not None]
     if known and len(known) < len(grades):
-        number = grades.index(None) + 1
+        first, missing = grades.index(None), len(grades) - len(known)
+        others = f" and {missing - 1:,} others of the query" if missing > 1 else ""
         raise InputError(
-            f"{location}: all candidates of a query must have a label, or none. Received: none for "
-            f"candidate {number} of {query[:80]!r}, {texts[number - 1][:80]!r}. Add it."
+            f"{location}: of a query, either all candidates or none must have a label. Received: "
+            f"{query[:80]!r}, whose candidate {first + 1}, {texts[first][:80]!r},{others} "
+            f"{'has' if missing == 1 else 'have'} none. Add what is missing."
         )
     label = tuple(known) if known else None
     return RankingExample(query, texts, label, name, os.path.basename(location))

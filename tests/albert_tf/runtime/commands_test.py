@@ -378,6 +378,6 @@ def test_options_say_where_they_apply(capsys):
     with pytest.raises(SystemExit):
         commands.parse(_Applicable, ["x", "--help"], "", "x")
     text = " ".join(capsys.readouterr().out.split())
-    assert "the port; not with --file" in text
+    assert "the port; not with --file" in text and "file; not with --port" in text
     assert "depths; only for --kind=a, b; repeated only for --kind=b" in text
     assert "the form; y only for --kind=a and --part=p (default" in text

@@ -41,6 +41,21 @@ def test_the_sample_is_even_and_bounded(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("text", "is_suited"),
+    [
+        ("Each cgroup has a bitmap of CPUs, and the scheduler balances its kthreads.", True),
+        ("Wir haben gestern den Großvater in seiner Werkstatt besucht und viel gelacht.", False),
+        ("春天来了", False),
+    ],
+)
+def test_which_texts_the_included_model_goes_on_with(text, is_suited):
+    tokenizer = load_tokenizer(glance.INCLUDED)
+    sampled = Sampled.of([text], tokenizer)
+    assert sampled.pieces_a_word == len(tokenizer.encode(text)) / len(text.split())
+    assert sampled.suits_included == is_suited
+
+
+@pytest.mark.parametrize(
     ("words", "size"),
     [
         (0, 100),

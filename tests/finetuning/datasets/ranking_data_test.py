@@ -145,7 +145,7 @@ def test_a_part_to_predict_may_lack_labels(tmp_path):
     (tmp_path / "test.jsonl").write_text(
         '{"query": "a", "candidates": ["b", {"text": "c", "label": 1}]}'
     )
-    with pytest.raises(InputError, match="Received: none for candidate 1 of 'a', 'b'. Add it"):
+    with pytest.raises(InputError, match="Received: 'a', whose candidate 1, 'b', has none. Add"):
         DATASET.read_part(Source(str(tmp_path)), "test", TASK)
 
 

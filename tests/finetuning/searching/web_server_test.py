@@ -99,8 +99,8 @@ def test_fields_of_a_request(port, by):
     [
         ("/search?q=", "The query must have text"),
         ("/search", "The query must have text"),
-        ("/search?query=a", "`query` is no parameter. Pass q, by, top_k."),
-        ("/search?q=a&k=3", "`k` is no parameter"),
+        ("/search?query=a", "`query` is not a parameter. Pass only q, by, top_k."),
+        ("/search?w=a&k=3", "`w` is not a parameter"),
         ("/search?q=a&by=magic", "by must be one of both, vectors, words"),
         ("/search?q=a&top_k=0", "top_k must be from 1 to 100"),
         ("/search?q=a&top_k=" + "9" * 5000, "top_k must be from 1 to 100"),

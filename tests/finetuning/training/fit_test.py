@@ -207,13 +207,14 @@ def test_patience_ends_a_run_with_its_best_weights(begin, config, features, tmp_
 
 
 @pytest.mark.parametrize(
-    ("scores", "is_noted"), [((0.2, 0.1, 0.1), True), ((0.1, 0.2, 0.1), False)]
+    ("scores", "is_noted"),
+    [((0.2, 0.1, 0.1), True), ((0.1, 0.2, 0.1), False), ((0.2, 0.2, 0.1), False)],
 )
 def test_a_run_whose_first_evaluation_was_the_best_says_so(
     begin, config, features, tmp_path, scores, is_noted, capsys
 ):
     tune(begin, config, features, str(tmp_path / "a"), scores)
-    assert ("the first evaluation, at step 2, was the best" in capsys.readouterr().out) == is_noted
+    assert ("of 3 evaluations, the first was the best" in capsys.readouterr().out) == is_noted
 
 
 class TestLayers:
