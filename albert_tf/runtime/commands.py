@@ -111,16 +111,16 @@ def _resolved(conditions: Conditions) -> dict[str, Sequence[str]]:
     return {other: values() if callable(values) else values for other, values in conditions.items()}
 
 
-def _where(field: dataclasses.Field, excluding: str | None) -> str:
-    """Return where an option applies, for its help text; `excluding` is one that excludes it."""
+def _where(field: dataclasses.Field, excluding: list[str]) -> str:
+    """Return where an option applies, for its help text; `excluding` are those that exclude it."""
     metadata = field.metadata
     conditions = {"": metadata["only_for"], **metadata["values_only_for"]}
     text = ""
     for what, where in {**conditions, "repeated": metadata["repeated_only_for"]}.items():
         shown = [f"--{other}={', '.join(values)}" for other, values in _resolved(where).items()]
         text += f"; {what}{' ' * bool(what)}only for {' and '.join(shown)}" if shown else ""
-    excluded = filter(None, (metadata["excludes"], excluding))
-    return text + "".join(f"; not with --{other}" for other in excluded)
+    others = [metadata["excludes"]] * bool(metadata["excludes"]) + excluding
+    return text + "".join(f"; not with --{other}" for other in others)
 
 
 def _rules(field: dataclasses.Field, value: Any) -> Iterator[tuple[str, Conditions, str]]:
@@ -267,9 +267,9 @@ def parse(
         for field in dataclasses.fields(typing.cast(Any, options_class))
     }
     hints = typing.get_type_hints(options_class)
-    excluding = {field.metadata["excludes"]: flag for flag, field in fields.items()}
     for flag, field in fields.items():
-        _define(flag, hints[field.name], field, excluding.get(field.name), values)
+        excluding = [f for f, other in fields.items() if other.metadata["excludes"] == field.name]
+        _define(flag, hints[field.name], field, excluding, values)
     text = fields["set"].metadata["help"] if "set" in fields else "key=value: as --key=value"
     flags.DEFINE_multi_string("set", [], f"{text}; may be repeated", values)
     if any(arg in ("--help", "-help", "-h", "--helpfull") for arg in argv[1:]):
@@ -332,7 +332,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _define(
-    name: str, hint: Any, field: dataclasses.Field, excluding: str | None, values: flags.FlagValues
+    name: str, hint: Any, field: dataclasses.Field, excluding: list[str], values: flags.FlagValues
 ) -> None:
     if name == "set":
         return

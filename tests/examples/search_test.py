@@ -100,10 +100,15 @@ def test_new_files_are_added(world, pretrained, tmp_path, capsys):
         shutil.copytree(world / name, tmp_path / name)
     new = f"--corpus=text:{tmp_path}/notes/*.txt", f"--output={tmp_path}/i"
     (tmp_path / "notes" / "new.txt").write_text("A zebra.")
+    run("index", *new, f"--model={pretrained}", "--dry_run")
+    assert "can be read: 2 new files" in capsys.readouterr().out
     run("index", *new, f"--model={pretrained}")
     assert capsys.readouterr().out.endswith("/i: 2 passages of 2 new files; it had 4 files\n")
     run("ask", f"--index={tmp_path}/i", "--query=zebra", "--by=words")
     assert "new.txt:1  " in capsys.readouterr().out
+    (tmp_path / "notes" / "last.txt").write_text("An okapi.")
+    run("index", *new, f"--model={pretrained}")
+    assert capsys.readouterr().out.endswith("/i: 1 passage of 1 new file; it had 6 files\n")
 
 
 def test_dry_runs(world, pretrained, capsys, tmp_path):
