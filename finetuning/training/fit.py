@@ -93,8 +93,8 @@ def fine_tune(
     An interrupted run resumes from its last evaluation, with the batches and the dropout that it
     would have had. `evaluate` returns name -> value on the dev examples; `metric` names the value
     that chooses the best weights. Higher is better; of equal values, the one with the lower `loss`,
-    or without a loss the later one; a note says if the first was the best. `arrange` is that of `training_batches`. `fit` computes the
-    steps. `run` has begun, and the chief holds its lock.
+    or without a loss the later one; a note says if the first was the best. `arrange` is that of
+    `training_batches`. `fit` computes the steps. `run` has begun, and the chief holds its lock.
 
     Raises:
       InputError: the loss is not finite, or the metric was never a number.
