@@ -5,7 +5,8 @@ r"""Search a folder of texts by words and by meaning, from the shell or on a web
     python -m examples.search ask --index=notes.index --serve=8000
 
 `index` divides the texts into passages and stores their words and their vectors. Run it again to
-add new files; if it is interrupted, run it again to continue. `ask` shows the best passages with
+add new files, replace changed ones and drop those that are gone; if it is interrupted, run it again
+to continue. `ask` shows the best passages with
 their places and, on a terminal, prints the words of the query in bold. Without --query, it reads
 queries from the terminal or a pipe, a line each. --serve answers on a web page of this computer,
 and as JSON at /search?q=...
@@ -67,7 +68,7 @@ class SearchOptions(commands.CommandOptions):
         only_for=_FOR_INDEX,
     )
     output: str | None = commands.option(
-        "the index to write, or to add to", None, path=True, only_for=_FOR_INDEX
+        "the index to write, or to bring up to date", None, path=True, only_for=_FOR_INDEX
     )
     max_words: Annotated[int, at_least(2)] = commands.option(
         "the most words of a passage", 64, only_for=_FOR_INDEX
@@ -124,7 +125,7 @@ class SearchOptions(commands.CommandOptions):
 
 
 def main(options: SearchOptions) -> None:
-    """Build or extend an index, or search in one.
+    """Build an index or bring it up to date, or search in one.
 
     Raises:
       InputError: an option, a file or the index is invalid; see `add_to_index` and `Searcher`.
@@ -144,13 +145,15 @@ def _index(options: SearchOptions) -> None:
         lambda: SearchModel(str(options.model), options.batch_size),
         options.dry_run,
     )
+    files = f"{counted(result.new_files, 'new file')}"
+    if result.changed_files:
+        files += f" and {result.changed_files:,} changed"
+    gone = f", of which {result.removed_files:,} no longer there" if result.removed_files else ""
     if result.passages is None:
-        print(f"{options.corpus} can be read: {counted(result.new_files, 'new file')}")
+        print(f"{options.corpus} can be read: {files}")
         return
-    print(
-        f"{options.output}: {counted(result.passages, 'passage')} of "
-        f"{counted(result.new_files, 'new file')}; it had {counted(result.old_files, 'file')}"
-    )
+    passages, had = counted(result.passages, "passage"), counted(result.old_files, "file")
+    print(f"{options.output}: {passages} of {files}; it had {had}{gone}")
 
 
 def _ask(options: SearchOptions) -> None:

@@ -1,17 +1,17 @@
-"""Building an index of a corpus, and adding new files to one."""
+"""Building an index of a corpus, and bringing one up to date."""
 
 import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, listed
 from albert_tf.runtime.files import outputs
 from data.corpora.corpus import NumberedCorpus, Part
 from data.corpora.readers import Document
-from finetuning.searching.part_files import IndexedFile
+from finetuning.searching.part_files import IndexedFile, PartOrigin
 from finetuning.searching.part_writer import CHUNK, PartWriter
 from finetuning.searching.passages import Passage, passages_of
 from finetuning.searching.search_index import IndexSettings, SearchIndex, is_index, part_name
@@ -50,7 +50,7 @@ class CorpusToIndex:
     @property
     def kind(self) -> str:
         """The kind of the corpus, such as `text`."""
-        return self.corpus.partition(":")[0]
+        return _kind_of(self.corpus)
 
     def reader(self) -> NumberedCorpus:
         """Return what reads the corpus."""
@@ -64,19 +64,30 @@ class CorpusToIndex:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class IndexingResult:
-    """The outcome of a call.
+class IndexingResult(NamedTuple):
+    """The outcome of a call, or of a dry run.
 
     Attributes:
-      new_files: the files that were added, or that would be.
-      old_files: those that the index had before.
-      passages: the passages that were added; None in a dry run.
+      new_files: the files that the index did not have.
+      changed_files: those that it had with another content.
+      removed_files: those that it had and that are no longer there.
+      old_files: those that it had, changed and removed ones included.
+      passages: the passages of new and changed files; None in a dry run.
     """
 
     new_files: int
+    changed_files: int
+    removed_files: int
     old_files: int
     passages: int | None
+
+
+class _Changes(NamedTuple):
+    """Files that differ between an index and what is there."""
+
+    new: list[IndexedFile]
+    changed: list[IndexedFile]
+    removed: list[str]  # paths
 
 
 def add_to_index(
@@ -87,9 +98,11 @@ def add_to_index(
     dry_run: bool = False,
     chunk: int = CHUNK,
 ) -> IndexingResult:
-    """Build an index, or add the files of a corpus that it does not have yet.
+    """Build an index, or bring one up to date.
 
-    An interrupted call is continued by the next one with the same arguments and files.
+    New files of the corpus are added, and those that have changed replaced. Files of the index that
+    no longer exist are dropped, of whichever corpus. An interrupted call is continued by the next
+    one with the same arguments and files.
 
     Args:
       path: the index.
@@ -101,37 +114,49 @@ def add_to_index(
 
     Raises:
       InputError: the corpus cannot be read or has no text, or the index is damaged, has other
-        settings, or has files that were changed or removed.
+        settings, or a corpus that is read as a whole has changed.
     """
     index = _index_at(path)
     reader = corpus.reader()
     parts = reader.parts()
     files = [IndexedFile.of(name) for _, names in parts for name in names]
-    new = _new_files(index, corpus, files) if index else files
+    changes = _changes(index, corpus, files) if index else _Changes(files, [], [])
     reader.require_text()
     model = load()
     settings = IndexSettings(model.name, model.fingerprint, model.width, max_words)
     if index:
         index.require_settings(settings)
-    old_files = len(index.files) if index else 0
-    if dry_run or not new:
-        return IndexingResult(len(new), old_files, None if dry_run else 0)
+    result = IndexingResult(
+        new_files=len(changes.new),
+        changed_files=len(changes.changed),
+        removed_files=len(changes.removed),
+        old_files=len(index.files) if index else 0,
+        passages=None if dry_run else 0,
+    )
+    if dry_run or not any(changes):
+        return result
+    read = [*changes.new, *changes.changed]
+    dropped = [*(file.path for file in changes.changed), *changes.removed]
+    origin = PartOrigin(corpus.corpus, read, dropped)
 
     def passages() -> Iterator[Passage]:
-        return passages_of(_documents(reader, corpus, _with_files(parts, new)), max_words)
+        return passages_of(_documents(reader, corpus, _with_files(parts, read)), max_words)
 
     def write(folder: str) -> int:
         os.makedirs(folder, exist_ok=True)
-        writer = PartWriter(folder, chunk)
-        return writer.write(passages, model.passages, model.width, corpus.corpus, new)
+        return PartWriter(folder, chunk).write(passages, model.passages, model.width, origin)
 
-    identity = repr((corpus, settings, new))
+    identity = repr((corpus, settings, origin))
     target = os.path.join(path, part_name(len(index.parts))) if index else path
     with outputs.new_folder(target, "--output", identity) as partial:
         count = write(partial if index else os.path.join(partial, part_name(0)))
         if not index:
             settings.write(partial)
-    return IndexingResult(len(new), old_files, count)
+    return result._replace(passages=count)
+
+
+def _kind_of(corpus: str) -> str:
+    return corpus.partition(":")[0]
 
 
 def _index_at(path: str) -> SearchIndex | None:
@@ -142,24 +167,34 @@ def _index_at(path: str) -> SearchIndex | None:
     return None
 
 
-def _new_files(
-    index: SearchIndex, corpus: CorpusToIndex, files: Sequence[IndexedFile]
-) -> list[IndexedFile]:
-    """Return the files of a corpus that an index does not have.
+def _changes(index: SearchIndex, corpus: CorpusToIndex, files: Sequence[IndexedFile]) -> _Changes:
+    """Return how the files of a corpus, and those that exist, differ from those of an index.
 
     Raises:
-      InputError: some that it has were changed or removed, or a corpus that is read as a whole is
-        new in part.
+      InputError: a corpus that is read as a whole was changed or removed, or is new in part.
     """
-    index.require_unchanged(files)
-    known = {file.path for file in index.files}
+    known = {file.path: file for file in index.files}
     new = [file for file in files if file.path not in known]
-    if corpus.kind in _WITHOUT_FILES and 0 < len(new) < len(files):
+    changed = [file for file in files if known.get(file.path, file) != file]
+    removed = [path for path in known if not os.path.exists(path)]
+    for part in index.parts:
+        if _kind_of(part.origin.corpus) in _WITHOUT_FILES:
+            gone = {*removed, *(file.path for file in changed)}
+            _require_whole(
+                part.origin.corpus, [path for path, *_ in part.origin.files if path in gone]
+            )
+    if corpus.kind in _WITHOUT_FILES and len(new) < len(files):
+        _require_whole(corpus.corpus, [file.path for file in new])
+    return _Changes(new, changed, removed)
+
+
+def _require_whole(corpus: str, differing: Sequence[str]) -> None:
+    if differing:
         raise InputError(
-            f"--corpus={corpus.corpus} must be all new, because it is read as a whole. Received: "
-            f"{len(new):,} new files of {len(files):,}. Build a new index with another --output."
+            f"--corpus={corpus} is read as a whole, so that its files in an index must stay as "
+            f"they are. Received: new, changed or removed: {listed(differing, 5)}. Build a new "
+            "index with another --output."
         )
-    return new
 
 
 def _with_files(parts: Sequence[Part], files: Sequence[IndexedFile]) -> list[Part]:

@@ -3,7 +3,8 @@
 A part is a folder with texts.bin, the passages in UTF-8 end to end; places.npy, int64 [N, 6], the
 columns of `Column`; vectors.npy, float16 [N, D]; the files of `word_postings`; and part.json, which
 is written last: the corpus, the files read with sizes and hashes, the sources that passages name by
-number, and the size and CRC-32 of each other file.
+number, the files of earlier parts whose passages it drops, and the size and CRC-32 of each other
+file.
 """
 
 import enum
@@ -11,7 +12,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +50,20 @@ class IndexedFile(NamedTuple):
         return IndexedFile(path, os.path.getsize(path), digest)
 
 
+class PartOrigin(NamedTuple):
+    """Where the passages of a part come from.
+
+    Attributes:
+      corpus: `--corpus`.
+      files: the files that were read.
+      dropped: absolute paths of files of earlier parts, which were changed or removed since.
+    """
+
+    corpus: str
+    files: list[IndexedFile]
+    dropped: list[str]
+
+
 class PassageTexts:
     """The passages in a folder, in the order in which they were added; a sequence of texts."""
 
@@ -71,40 +86,57 @@ class PassageTexts:
 
 
 class IndexPart:
-    """A complete part.
+    """A complete part, without the passages of files that a later part drops.
+
+    Args:
+      folder: the part.
+      dropped: absolute paths of the files that later parts drop.
 
     Attributes:
-      texts: the passages.
-      vectors: their vectors, float16 [N, D], mapped from the file.
+      vectors: the vectors of the N passages, float16 [N, D], mapped from the file if all are left.
       words: the inverted index of their words.
-      files: the files of the corpus.
+      origin: where they come from, with the files that are left.
 
     Raises:
       InputError: a file is missing or damaged.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, dropped: Set[str] = frozenset()) -> None:
         about = _checked(folder)
-        self.texts, self.words = PassageTexts(folder), WordPostings(folder)
-        self.vectors = np.load(os.path.join(folder, VECTORS), mmap_mode="r")
-        self.files = [IndexedFile(*row) for row in about["files"]]
+        self._texts = PassageTexts(folder)
         self._sources: list[str] = about["sources"]
+        hidden = [number for number, name in enumerate(self._sources) if _is_of(name, dropped)]
+        is_left = ~np.isin(self._texts.places[:, Column.SOURCE], hidden)
+        self._rows = np.flatnonzero(is_left)
+        self.words = WordPostings(folder, is_left)
+        vectors = np.load(os.path.join(folder, VECTORS), mmap_mode="r")
+        self.vectors = vectors if is_left.all() else vectors[self._rows]
+        files = [IndexedFile(*row) for row in about["files"] if row[0] not in dropped]
+        self.origin = PartOrigin(about["corpus"], files, about["dropped"])
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self._rows)
 
     def passage(self, row: int) -> Passage:
         """Return a passage with its place."""
-        return self.texts.passage(row, self._sources)
+        return self._texts.passage(int(self._rows[row]), self._sources)
 
 
-def write_part_json(folder: str, about: dict[str, Any]) -> None:
-    """Write part.json for the other files of a part, which are complete.
-
-    `about` has the keys `corpus`, `files` and `sources`.
-    """
+def write_part_json(folder: str, origin: PartOrigin, sources: Sequence[str]) -> None:
+    """Write part.json for the other files of a part, which are complete."""
     contents = {name: _size_and_crc(os.path.join(folder, name)) for name in CONTENTS}
-    outputs.write_json(os.path.join(folder, PART), with_digest(about | {"contents": contents}))
+    about = {**origin._asdict(), "sources": sources, "contents": contents}
+    outputs.write_json(os.path.join(folder, PART), with_digest(about))
+
+
+def _is_of(source: str, paths: Set[str]) -> bool:
+    """Return True if a source is one of the files, or is in one that is a .zip."""
+    while source not in paths:
+        parent = os.path.dirname(source)
+        if parent == source:
+            return False
+        source = parent
+    return True
 
 
 def with_digest(values: dict[str, Any]) -> dict[str, Any]:

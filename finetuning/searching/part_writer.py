@@ -3,7 +3,7 @@
 import array
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from finetuning.searching.part_files import (
     TEXTS,
     VECTORS,
     Column,
-    IndexedFile,
+    PartOrigin,
     PassageTexts,
     write_part_json,
 )
@@ -46,8 +46,7 @@ class PartWriter:
         passages: Callable[[], Iterable[Passage]],
         embed: Embed,
         width: int,
-        corpus: str,
-        files: Sequence[IndexedFile],
+        origin: PartOrigin,
     ) -> int:
         """Write what is missing of the part, and return the number of its passages.
 
@@ -55,23 +54,22 @@ class PartWriter:
           passages: a function that returns the passages.
           embed: the function that makes vectors.
           width: D, their width.
-          corpus: `--corpus`.
-          files: the files that are read.
+          origin: where the passages come from.
 
         Raises:
-          InputError: there are no passages, or a vector is not of finite numbers.
+          InputError: there are no passages and none are dropped, or a vector is not of finite
+            numbers.
         """
         sources_path = os.path.join(self._state, _SOURCES)
         if not os.path.isfile(os.path.join(self._folder, PART)):
             if not os.path.isfile(sources_path):
-                self._write_passages(passages(), corpus)
+                self._write_passages(passages(), origin)
             self._write_vectors(embed, width)
-            about = {"corpus": corpus, "files": files, **outputs.read_json(sources_path)}
-            write_part_json(self._folder, about)
+            write_part_json(self._folder, origin, outputs.read_json(sources_path)["sources"])
         shutil.rmtree(self._state, ignore_errors=True)
         return len(PassageTexts(self._folder))
 
-    def _write_passages(self, passages: Iterable[Passage], corpus: str) -> None:
+    def _write_passages(self, passages: Iterable[Passage], origin: PartOrigin) -> None:
         """Write the texts, the places and the words, and last the sources."""
         sources: dict[str, int] = {}
         words, places, begin = WordCounter(), array.array("q"), 0
@@ -87,9 +85,9 @@ class PartWriter:
                 begin += len(content)
                 words.add(text)
                 progress.advance(1)
-        if not places:
+        if not places and not origin.dropped:
             raise InputError(
-                f"--corpus must contain text. Received: {corpus!r}, whose new files have no "
+                f"--corpus must contain text. Received: {origin.corpus!r}, whose new files have no "
                 "sentence. Name other files."
             )
         rows = np.frombuffer(places, np.int64).reshape(-1, len(Column))  # [N, 6]

@@ -2,10 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.files import outputs
 from finetuning.searching.part_files import (
     IndexedFile,
@@ -49,6 +48,7 @@ class SearchIndex:
       path: the folder.
       settings: what all parts share.
       parts: the parts, in the order of indexing; the rows of passages follow each other.
+        Passages of files that were changed or removed since are not in them.
 
     Raises:
       InputNotFoundError: there is no index at `path`.
@@ -72,7 +72,11 @@ class SearchIndex:
         names = [part_name(number) for number in range(max(1, len(present)))]
         if missing := sorted(set(names) - present):
             raise damaged(f"no {missing[0]}")
-        self.parts = [IndexPart(os.path.join(path, name)) for name in names]
+        self.parts: list[IndexPart] = []
+        dropped: set[str] = set()
+        for name in reversed(names):
+            self.parts.insert(0, IndexPart(os.path.join(path, name), dropped))
+            dropped |= {*self.parts[0].origin.dropped}
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
@@ -80,7 +84,7 @@ class SearchIndex:
     @property
     def files(self) -> list[IndexedFile]:
         """The files of the corpus."""
-        return [file for part in self.parts for file in part.files]
+        return [file for part in self.parts for file in part.origin.files]
 
     def passage(self, row: int) -> Passage:
         """Return the passage of a row."""
@@ -102,23 +106,6 @@ class SearchIndex:
                 f"--max_words must be that of the index, {self.settings.max_words}. Received: "
                 f"{settings.max_words}. Pass the same, or another --output."
             )
-
-    def require_unchanged(self, files: Iterable[IndexedFile]) -> None:
-        """Check that the indexed files are still there, and those of a corpus as they were.
-
-        Raises:
-          InputError: some were removed or changed.
-        """
-        known = {file.path: file for file in self.files}
-        changed = [file.path for file in files if known.get(file.path, file) != file]
-        removed = [path for path in known if not os.path.exists(path)]
-        for paths, verb in ((changed, "have changed"), (removed, "were removed")):
-            if paths:
-                raise InputError(
-                    f"--output={self.path} can only get new files, but of those that it has, these "
-                    f"{verb}: {listed(_relative(paths), 5)}. Put them back as they were, or build "
-                    "a new index with another --output."
-                )
 
 
 def is_index(path: str) -> bool:
@@ -150,7 +137,3 @@ def shown_path(path: str) -> str:
     """Return a path relative to the working directory, if it is below it."""
     relative = os.path.relpath(path) if os.path.isabs(path) else path
     return path if relative.startswith("..") else relative
-
-
-def _relative(paths: Sequence[str]) -> list[str]:
-    return [shown_path(path) for path in paths]

@@ -61,19 +61,25 @@ class WordCounter:
 
 
 class WordPostings:
-    """The index that a `WordCounter` has written to a folder.
+    """The index that a `WordCounter` has written to a folder, of the passages that are left.
+
+    Args:
+      folder: the folder.
+      is_left: which of its passages are left, bool; the N that are get the numbers from 0.
 
     Attributes:
       lengths: the words of each passage, int32 [N].
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, is_left: np.ndarray) -> None:
         with open(os.path.join(folder, WORDS), encoding="utf-8", newline="\n") as file:
             self._columns = {word.rstrip("\n"): column for column, word in enumerate(file)}
-        self._begins, self._rows, self._counts, self.lengths = (
+        self._begins, self._rows, self._counts, lengths = (
             np.load(os.path.join(folder, name), mmap_mode="r")
             for name in (BEGINS, ROWS, COUNTS, LENGTHS)
         )
+        self.lengths = lengths[is_left]
+        self._is_left, self._numbers = is_left, np.cumsum(is_left, dtype=np.int32) - 1
 
     def of(self, word: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows of the passages with a word, and how often they have it."""
@@ -81,7 +87,9 @@ class WordPostings:
         if column is None:
             return self._rows[:0], self._counts[:0]
         part = slice(int(self._begins[column]), int(self._begins[column + 1]))
-        return self._rows[part], self._counts[part]
+        rows, counts = self._rows[part], self._counts[part]
+        is_left = self._is_left[rows]
+        return self._numbers[rows[is_left]], counts[is_left]
 
 
 class WordSearch:

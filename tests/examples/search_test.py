@@ -95,7 +95,7 @@ def test_queries_of_a_pipe(world, capsys, monkeypatch):
     assert "c.jsonl:1  " in out[4]
 
 
-def test_new_files_are_added(world, pretrained, tmp_path, capsys):
+def test_an_index_is_brought_up_to_date(world, pretrained, tmp_path, capsys):
     for name in ("i", "notes"):
         shutil.copytree(world / name, tmp_path / name)
     new = f"--corpus=text:{tmp_path}/notes/*.txt", f"--output={tmp_path}/i"
@@ -109,6 +109,12 @@ def test_new_files_are_added(world, pretrained, tmp_path, capsys):
     (tmp_path / "notes" / "last.txt").write_text("An okapi.")
     run("index", *new, f"--model={pretrained}")
     assert capsys.readouterr().out.endswith("/i: 1 passage of 1 new file; it had 6 files\n")
+    (tmp_path / "notes" / "last.txt").unlink()
+    (tmp_path / "notes" / "new.txt").write_text("A quagga.")
+    run("index", *new, f"--model={pretrained}")
+    assert capsys.readouterr().out.endswith(
+        "/i: 1 passage of 0 new files and 1 changed; it had 7 files, of which 1 no longer there\n"
+    )
 
 
 def test_dry_runs(world, pretrained, capsys, tmp_path):

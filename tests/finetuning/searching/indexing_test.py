@@ -2,12 +2,14 @@
 
 import itertools
 import pathlib
+import zipfile
 
 import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from finetuning.searching.part_files import CONTENTS
+from finetuning.searching.indexing import IndexingResult
+from finetuning.searching.part_files import CONTENTS, IndexedFile
 from finetuning.searching.search_index import SearchIndex
 from finetuning.searching.searcher import METHODS, Searcher
 from tests.finetuning.searching.conftest import NOTES, LetterModel, build
@@ -105,15 +107,77 @@ def test_other_settings_are_refused(notes):
     assert build().new_files == 1
 
 
-def test_changed_and_removed_files_are_named(notes):
+@pytest.mark.parametrize("fails_at", [-1, 1])
+def test_an_index_follows_its_files(notes, fails_at):
+    """The answers are those of a new index; only passages of new and changed files get vectors."""
+    build()
+    (notes / "notes" / "b" / "fox.txt").write_text("A dog and a fox meet. They drink water.")
+    (notes / "notes" / "c" / "sea.txt").unlink()
+    (notes / "notes" / "c" / "new.txt").write_text("A zebra stands in the wind, without tea.")
+    if fails_at > 0:
+        with pytest.raises(KeyboardInterrupt):
+            build(model=LetterModel(fails_at=fails_at), chunk=1)
+        assert len(passages("index")) == 8  # as before
+    model = LetterModel()
+    result = build(model=model, chunk=1)
+    assert result[:4] == (1, 1, 1, 3) and result.passages == 3
+    assert len(model.calls) == 3 - max(0, fails_at)
+    build("whole")
+    assert sorted(passages("index")) == sorted(passages("whole"))
+    for query, by in itertools.product(
+        QUERIES, METHODS[1:]
+    ):  # of equal ranks, the order may differ
+        updated, whole = (
+            sorted(
+                (each.passage, round(each.score, 6))
+                for each in Searcher(SearchIndex(path), LetterModel().query).results(query, 9, by)
+            )
+            for path in ("index", "whole")
+        )
+        assert updated == whole
+    assert build() == IndexingResult(0, 0, 0, 3, 0)
+
+
+def test_a_file_comes_and_goes(notes):
+    """Changed twice, removed, and put back with its first text."""
     build()
     path = notes / "notes" / "b" / "fox.txt"
-    path.write_text(NOTES["b/fox.txt"] + " ")
-    with pytest.raises(InputError, match=r"have changed: notes/b/fox\.txt\. Put them back"):
-        build()
+    for text in ("One cat.", "Two cats."):
+        path.write_text(text)
+        assert build().changed_files == 1
+        assert [each.text for each in passages("index") if "cat" in each.text] == [text]
     path.unlink()
-    with pytest.raises(InputError, match=r"were removed: notes/b/fox\.txt\. .*another --output"):
-        build("index", "text:notes/c/*.txt")
+    assert build(corpus="text:notes/c/*.txt") == IndexingResult(0, 0, 1, 3, 0)
+    assert {each.source for each in passages("index")} == {
+        str(notes / "notes" / name) for name in ("c/sea.txt", "d/tea.txt")
+    }
+    path.write_text(NOTES["b/fox.txt"])
+    assert build() == IndexingResult(1, 0, 0, 2, 3)
+    build("whole")
+    assert sorted(passages("index")) == sorted(passages("whole"))
+
+
+def test_a_changed_file_without_text_is_dropped(notes):
+    build()
+    path = notes / "notes" / "b" / "fox.txt"
+    path.write_text("***")
+    assert build() == IndexingResult(0, 1, 0, 3, 0)
+    assert len(passages("index")) == 5
+    assert build() == IndexingResult(0, 0, 0, 3, 0)
+
+
+def test_the_files_of_a_zip_are_those_of_the_zip(notes):
+    def write(text: str) -> None:
+        with zipfile.ZipFile(notes / "notes" / "more.zip", "w") as archive:
+            archive.writestr("deep/er.txt", text)
+
+    write("An emu runs.")
+    build(corpus="files:notes")
+    write("An okapi runs.")
+    assert build(corpus="files:notes").changed_files == 1
+    found = [each for each in passages("index") if "runs" in each.text]
+    assert [each.text for each in found] == ["An okapi runs."]
+    assert found[0].source.endswith("more.zip/deep/er.txt")
 
 
 def test_what_is_no_text(notes):
@@ -130,10 +194,17 @@ def test_what_is_no_text(notes):
         build()
 
 
-def test_sources_without_files_are_indexed_as_a_whole(notes):
+def test_sources_without_files_are_indexed_as_a_whole(notes, monkeypatch):
     assert build(corpus="python_docs:json").passages > 3
     assert {passage.source for passage in passages("index")} == {"json"}
     assert build(corpus="python_docs:json").new_files == 0
+    with pytest.raises(InputError, match="python_docs:json,bisect is read as a whole, .* new, .*"):
+        build(corpus="python_docs:json,bisect")
+    build()
+    real = IndexedFile.of
+    monkeypatch.setattr(IndexedFile, "of", lambda path: real(path)._replace(sha256="other"))
+    with pytest.raises(InputError, match="--corpus=python_docs:json is read as a whole"):
+        build(corpus="python_docs:json")
 
 
 @pytest.mark.parametrize("name", [*CONTENTS, "part.json", "../index.json"])

@@ -14,7 +14,10 @@ DOCUMENTS = ["A", "a b", "B b c, c\nd"]
 
 @pytest.fixture
 def searches(tmp_path: pathlib.Path):
-    """Several lists of texts -> the search in parts with each of them."""
+    """Several lists of texts -> the search in parts with each of them.
+
+    Each part has further passages, which no longer count.
+    """
 
     def search(*parts: list[str]) -> WordSearch:
         found = []
@@ -23,9 +26,10 @@ def searches(tmp_path: pathlib.Path):
             folder.mkdir()
             counter = WordCounter()
             for text in texts:
+                counter.add("a w1 w29 of a file that is gone")
                 counter.add(text)
             counter.write(str(folder))
-            found.append(WordPostings(str(folder)))
+            found.append(WordPostings(str(folder), np.arange(2 * len(texts)) % 2 == 1))
         return WordSearch(found)
 
     return search
