@@ -126,13 +126,9 @@ def add_to_index(
     settings = IndexSettings(model.name, model.fingerprint, model.width, max_words)
     if index:
         index.require_settings(settings)
-    result = IndexingResult(
-        new_files=len(changes.new),
-        changed_files=len(changes.changed),
-        removed_files=len(changes.removed),
-        old_files=len(index.files) if index else 0,
-        passages=None if dry_run else 0,
-    )
+    new, changed, removed = map(len, changes)
+    old = len(index.files) if index else 0
+    result = IndexingResult(new, changed, removed, old, None if dry_run else 0)
     if dry_run or not any(changes):
         return result
     read = [*changes.new, *changes.changed]
