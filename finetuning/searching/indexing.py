@@ -87,7 +87,7 @@ class _Changes(NamedTuple):
 
     new: list[IndexedFile]
     changed: list[IndexedFile]
-    removed: list[str]  # paths
+    removed: list[IndexedFile]
 
 
 def add_to_index(
@@ -132,7 +132,7 @@ def add_to_index(
     if dry_run or not any(changes):
         return result
     read = [*changes.new, *changes.changed]
-    dropped = [*(file.path for file in changes.changed), *changes.removed]
+    dropped = [file.path for file in (*changes.changed, *changes.removed)]
     origin = PartOrigin(corpus.corpus, read, dropped)
 
     def passages() -> Iterator[Passage]:
@@ -172,13 +172,11 @@ def _changes(index: SearchIndex, corpus: CorpusToIndex, files: Sequence[IndexedF
     known = {file.path: file for file in index.files}
     new = [file for file in files if file.path not in known]
     changed = [file for file in files if known.get(file.path, file) != file]
-    removed = [path for path in known if not os.path.exists(path)]
-    for part in index.parts:
-        if _kind_of(part.origin.corpus) in _WITHOUT_FILES:
-            gone = {*removed, *(file.path for file in changed)}
-            _require_whole(
-                part.origin.corpus, [path for path, *_ in part.origin.files if path in gone]
-            )
+    removed = [file for file in known.values() if not os.path.exists(file.path)]
+    gone = {file.path for file in (*changed, *removed)}
+    for origin in (part.origin for part in index.parts):
+        if _kind_of(origin.corpus) in _WITHOUT_FILES:
+            _require_whole(origin.corpus, [file.path for file in origin.files if file.path in gone])
     if corpus.kind in _WITHOUT_FILES and len(new) < len(files):
         _require_whole(corpus.corpus, [file.path for file in new])
     return _Changes(new, changed, removed)
