@@ -24,7 +24,7 @@ from finetuning.searching.part_files import (
 from finetuning.searching.passages import Passage
 from finetuning.searching.word_postings import WordCounter
 
-CHUNK = 256  # passages between two points from which an interrupted call can continue
+CHUNK = 1024  # passages between two points from which an interrupted call can continue
 Embed = Callable[[list[str]], np.ndarray]  # texts -> vectors [N, D]
 _SOURCES, _DONE = "sources.json", "done"  # of an unfinished part, in a folder that is removed
 

@@ -47,7 +47,7 @@ class Embedder:
     def __call__(
         self,
         texts: Iterable[str],
-        batch_size: int = 32,
+        batch_size: int = 256,
         prompt: str = "",
         show_progress_bar: bool | None = None,
     ) -> np.ndarray:
@@ -55,8 +55,9 @@ class Embedder:
 
         Args:
           texts: a list or another iterable of strings.
-          batch_size: the number of texts, of similar length, that are handed on together; those
-            whose lengths differ by more than a quarter are computed one after the other.
+          batch_size: the number of texts, of similar length, that are handed on together. Those
+            whose lengths differ by more than a quarter are computed one after the other, and more
+            than 8,192 positions are divided.
           prompt: what to put before each text.
           show_progress_bar: show the progress. None: for more than 1,000 texts.
 
