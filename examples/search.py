@@ -90,7 +90,7 @@ class SearchOptions(commands.CommandOptions):
         "the data folder of tfds:", None, path=True, only_for=_FOR_INDEX
     )
     batch_size: Annotated[int, POSITIVE] = commands.option(
-        "passages per batch of the model", 256, only_for=_FOR_INDEX
+        "passages per batch of the model", 1024, only_for=_FOR_INDEX
     )
     index: str | None = commands.option("the index to search", None, path=True, only_for=_FOR_ASK)
     query: str | None = commands.option(

@@ -8,14 +8,16 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.graph.buckets import run_in_buckets
+from albert_tf.graph.buckets import CHUNK, run_in_buckets
 from albert_tf.graph.signatures import IDS
 from albert_tf.models.checkpoints import damaged_export, readable
 from albert_tf.models.encoder import INPUTS
+from albert_tf.runtime import devices
 from albert_tf.tasks.features import Sequences
 from albert_tf.training.progress import Progress
 
 MANY = 1000  # texts, from which progress is shown
+_CHUNK_ON_CPU = 2048  # positions computed at once; more take no less time there, but more memory
 
 
 def load_export(path: str) -> Any:
@@ -39,7 +41,7 @@ def bucketed(
     """Return a function from B sequences to the model's outputs, float32 [B, *shape].
 
     It computes in the buckets of lengths that exports have, so that a text's output does not depend
-    on the others, and at most `graph.buckets.CHUNK` positions at once.
+    on the others, and at most `graph.buckets.CHUNK` positions at once, or 2,048 on a CPU.
 
     Args:
       model: inputs -> [B, *shape].
@@ -57,7 +59,8 @@ def bucketed(
 
         lengths = tf.reduce_sum(inputs["input_mask"], axis=1)
         zeros = tf.zeros([tf.size(lengths), *shape])
-        return run_in_buckets(lengths, run, {"outputs": zeros}, seq_length)["outputs"]
+        chunk = _CHUNK_ON_CPU if devices.kind() == "CPU" else CHUNK
+        return run_in_buckets(lengths, run, {"outputs": zeros}, seq_length, chunk)["outputs"]
 
     def compute(sequences: Sequences) -> tf.Tensor:
         inputs = sequences.arrays(seq_length)

@@ -30,7 +30,7 @@ class SearchModel:
       InputError: it makes no vectors, or is damaged.
     """
 
-    def __init__(self, path: str, batch_size: int = 256) -> None:
+    def __init__(self, path: str, batch_size: int = 1024) -> None:
         located = pretrained.locate(path)
         self.name = path if located != path else os.path.abspath(path)
         self._embedder = albert_tf.load_embedder(located)

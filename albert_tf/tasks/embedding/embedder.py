@@ -55,9 +55,8 @@ class Embedder:
 
         Args:
           texts: a list or another iterable of strings.
-          batch_size: the number of texts, of similar length, that are handed on together. Those
-            whose lengths differ by more than a quarter are computed one after the other, and more
-            than 8,192 positions are divided.
+          batch_size: the number of texts, of similar length, that are handed on together; those
+            whose lengths differ by more than a quarter are computed one after the other.
           prompt: what to put before each text.
           show_progress_bar: show the progress. None: for more than 1,000 texts.
 

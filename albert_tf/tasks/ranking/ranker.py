@@ -38,7 +38,7 @@ class Ranker:
         self,
         query: str,
         texts: Iterable[str],
-        batch_size: int = 32,
+        batch_size: int = 256,
         show_progress_bar: bool | None = None,
     ) -> np.ndarray:
         """Return the score of each text for the query, float32 [N]; higher is better.
