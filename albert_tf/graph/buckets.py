@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-# 8, 10, 12, 14, 16, 20, ... 512: four for each doubling; then multiples of the last.
-WIDTHS = (*(n * 2**k for k in range(1, 7) for n in (4, 5, 6, 7)), 512)
+# 8, 9, ... 16, 18, ... 32, 36, ... 512: eight for each doubling; then multiples of the last.
+WIDTHS = (*(n * 2**k for k in range(6) for n in range(8, 16)), 512)
 CHUNK = 8192  # positions computed at once, which bounds the memory for a batch of any size
 
 Rows = Mapping[str, tf.Tensor]

@@ -56,7 +56,7 @@ class Embedder:
         Args:
           texts: a list or another iterable of strings.
           batch_size: the number of texts, of similar length, that are handed on together; those
-            whose lengths differ by more than a quarter are computed one after the other.
+            whose lengths differ by more than an eighth are computed one after the other.
           prompt: what to put before each text.
           show_progress_bar: show the progress. None: for more than 1,000 texts.
 

@@ -42,7 +42,15 @@ def test_every_row_is_computed_at_its_own_width(count):
 
 @pytest.mark.parametrize(
     ("length", "longest", "width"),
-    [(0, 512, 8), (16, 512, 16), (17, 512, 20), (17, 19, 19), (513, 4096, 1024), (600, 600, 600)],
+    [
+        (0, 512, 8),
+        (16, 512, 16),
+        (17, 512, 18),
+        (17, 17, 17),
+        (33, 512, 36),
+        (513, 4096, 1024),
+        (600, 600, 600),
+    ],
 )
 def test_widths(length, longest, width):
     assert bucket_width(tf.constant(length), longest).numpy() == width
