@@ -34,7 +34,7 @@ from albert_tf.runtime.report_text import counted
 programs.add_to_path()  # where this file is copied and the wheel installed
 
 from finetuning.searching.indexing import CorpusToIndex, add_to_index  # noqa: E402
-from finetuning.searching.search_index import SearchIndex, require_model  # noqa: E402
+from finetuning.searching.search_index import SearchIndex, is_index, require_model  # noqa: E402
 from finetuning.searching.searcher import (  # noqa: E402
     BOTH,
     METHODS,
@@ -57,7 +57,7 @@ class SearchOptions(commands.CommandOptions):
 
     action: Annotated[str, one_of(INDEX, ASK)] = commands.option("index or ask")
     model: str | None = commands.option(
-        "what albert_tf.load_embedder takes; of `ask`, where the model of the index is now",
+        "what albert_tf.load_embedder takes; by default the model of the index",
         None,
         path=True,
     )
@@ -118,7 +118,9 @@ class SearchOptions(commands.CommandOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        needed = ("corpus", "output", "model") if self.action == INDEX else ("index",)
+        needed = ("corpus", "output") if self.action == INDEX else ("index",)
+        if self.output and not is_index(self.output):
+            needed += ("model",)
         for name in needed:
             if not getattr(self, name):
                 raise InputError(f"--{name} is required for `{self.action}` (see --help).")
@@ -138,22 +140,33 @@ def _index(options: SearchOptions) -> None:
 
     names = [field.name for field in dataclasses.fields(CorpusToIndex)]
     corpus = CorpusToIndex(**{name: getattr(options, name) for name in names})
-    result = add_to_index(
-        str(options.output),
-        corpus,
-        options.max_words,
-        lambda: SearchModel(str(options.model), options.batch_size),
-        options.dry_run,
+    output = str(options.output)
+    model = options.model or SearchIndex(output).settings.model
+    try:
+        result = add_to_index(
+            output,
+            corpus,
+            options.max_words,
+            lambda: SearchModel(model, options.batch_size),
+            options.dry_run,
+        )
+    except KeyboardInterrupt:
+        print("interrupted; run the same command again to continue", file=sys.stderr)
+        raise
+    new, changed, removed, old, passages = result
+    files = counted(new, "new file") + (f" and {changed:,} changed" if changed else "")
+    gone = (
+        f"; without {counted(removed, 'file')} that no longer exist{'s' * (removed == 1)}"
+        if removed
+        else ""
     )
-    files = f"{counted(result.new_files, 'new file')}"
-    if result.changed_files:
-        files += f" and {result.changed_files:,} changed"
-    gone = f", of which {result.removed_files:,} no longer there" if result.removed_files else ""
-    if result.passages is None:
-        print(f"{options.corpus} can be read: {files}")
-        return
-    passages, had = counted(result.passages, "passage"), counted(result.old_files, "file")
-    print(f"{options.output}: {passages} of {files}; it had {had}{gone}")
+    if passages is None:
+        print(f"{options.corpus} can be read: {files}{gone}")
+    elif new or changed or removed:
+        total = counted(old + new - removed, "file")
+        print(f"{options.output}: {counted(passages, 'passage')} of {files}{gone}; {total} in all")
+    else:
+        print(f"{options.output} is up to date: {counted(old, 'file')}")
 
 
 def _ask(options: SearchOptions) -> None:

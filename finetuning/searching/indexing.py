@@ -147,6 +147,11 @@ def add_to_index(
     with outputs.new_folder(target, "--output", identity) as partial:
         count = write(partial if index else os.path.join(partial, part_name(0)))
         if not index:
+            if not count:
+                raise InputError(
+                    f"--corpus must contain text. Received: {corpus.corpus!r}, whose files have no "
+                    "sentence. Name other files."
+                )
             settings.write(partial)
     return result._replace(passages=count)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.training.progress import Progress
 from finetuning.datasets.embeddings.vector_file import store_vectors
@@ -57,19 +56,18 @@ class PartWriter:
           origin: where the passages come from.
 
         Raises:
-          InputError: there are no passages and none are dropped, or a vector is not of finite
-            numbers.
+          InputError: a vector is not of finite numbers.
         """
         sources_path = os.path.join(self._state, _SOURCES)
         if not os.path.isfile(os.path.join(self._folder, PART)):
             if not os.path.isfile(sources_path):
-                self._write_passages(passages(), origin)
+                self._write_passages(passages())
             self._write_vectors(embed, width)
             write_part_json(self._folder, origin, outputs.read_json(sources_path)["sources"])
         shutil.rmtree(self._state, ignore_errors=True)
         return len(PassageTexts(self._folder))
 
-    def _write_passages(self, passages: Iterable[Passage], origin: PartOrigin) -> None:
+    def _write_passages(self, passages: Iterable[Passage]) -> None:
         """Write the texts, the places and the words, and last the sources."""
         sources: dict[str, int] = {}
         words, places, begin = WordCounter(), array.array("q"), 0
@@ -85,11 +83,6 @@ class PartWriter:
                 begin += len(content)
                 words.add(text)
                 progress.advance(1)
-        if not places and not origin.dropped:
-            raise InputError(
-                f"--corpus must contain text. Received: {origin.corpus!r}, whose new files have no "
-                "sentence. Name other files."
-            )
         rows = np.frombuffer(places, np.int64).reshape(-1, len(Column))  # [N, 6]
         np.save(os.path.join(self._folder, PLACES), rows)
         words.write(self._folder)

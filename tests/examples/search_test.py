@@ -103,18 +103,31 @@ def test_an_index_is_brought_up_to_date(world, pretrained, tmp_path, capsys):
     run("index", *new, f"--model={pretrained}", "--dry_run")
     assert "can be read: 2 new files" in capsys.readouterr().out
     run("index", *new, f"--model={pretrained}")
-    assert capsys.readouterr().out.endswith("/i: 2 passages of 2 new files; it had 4 files\n")
+    assert capsys.readouterr().out.endswith("/i: 2 passages of 2 new files; 6 files in all\n")
     run("ask", f"--index={tmp_path}/i", "--query=zebra", "--by=words")
     assert "new.txt:1  " in capsys.readouterr().out
     (tmp_path / "notes" / "last.txt").write_text("An okapi.")
-    run("index", *new, f"--model={pretrained}")
-    assert capsys.readouterr().out.endswith("/i: 1 passage of 1 new file; it had 6 files\n")
+    run("index", *new)
+    assert capsys.readouterr().out.endswith("/i: 1 passage of 1 new file; 7 files in all\n")
+    run("index", *new)
+    assert capsys.readouterr().out.endswith("/i is up to date: 7 files\n")
     (tmp_path / "notes" / "last.txt").unlink()
     (tmp_path / "notes" / "new.txt").write_text("A quagga.")
     run("index", *new, f"--model={pretrained}")
     assert capsys.readouterr().out.endswith(
-        "/i: 1 passage of 0 new files and 1 changed; it had 7 files, of which 1 no longer there\n"
+        "/i: 1 passage of 0 new files and 1 changed; without 1 file that no longer exists; "
+        "6 files in all\n"
     )
+
+
+def test_an_interruption_says_what_to_do(world, pretrained, tmp_path, capsys, monkeypatch):
+    def interrupted(*arguments) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("examples.search.add_to_index", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run("index", f"--corpus=files:{world}/notes", f"--output={tmp_path}/i", "--model=m")
+    assert "run the same command again to continue" in capsys.readouterr().err
 
 
 def test_dry_runs(world, pretrained, capsys, tmp_path):

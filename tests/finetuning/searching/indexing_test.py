@@ -163,7 +163,10 @@ def test_a_changed_file_without_text_is_dropped(notes):
     path.write_text("***")
     assert build() == IndexingResult(0, 1, 0, 3, 0)
     assert len(passages("index")) == 5
-    assert build() == IndexingResult(0, 0, 0, 3, 0)
+    (notes / "notes" / "blank.txt").write_text(" ")
+    assert build("index", "text:notes/**.txt") == IndexingResult(1, 0, 0, 3, 0)
+    assert build("index", "text:notes/**.txt") == IndexingResult(0, 0, 0, 4, 0)
+    assert len(passages("index")) == 5
 
 
 def test_the_files_of_a_zip_are_those_of_the_zip(notes):
