@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -151,7 +152,8 @@ def split(
     Examples with the same text, pair of texts, context or query are in the same part; without a
     context, those with the same question. Of `Connected` pairs, those that share texts are, and
     more than the fraction of all pairs are never held out together. Of at least 5 documents, about
-    the fraction is held out, at least one. The choices for different purposes are independent.
+    the fraction is held out, at least one, and of the texts of each label of a classifier the
+    fraction, but for one text. The choices for different purposes are independent.
     """
     texts = [example.source for example in examples]
     documents = getattr(examples, "documents", ())
@@ -160,11 +162,14 @@ def split(
         most = max(1.0, fraction * len(examples))
         small = {key for key, count in collections.Counter(keys).items() if count <= most}
         chosen = [key in small and _draw(key, purpose) < fraction for key in keys]
-    elif len(set(documents)) < _MIN_DOCUMENTS:
-        chosen = [_draw(text, purpose) < fraction for text in texts]
-    else:
+    elif len(set(documents)) >= _MIN_DOCUMENTS:
         held_out = _held_out(documents, texts, fraction, purpose)
         chosen = [number in held_out for number in documents]
+    elif all(isinstance(each, TextExample) and type(each.label) is int for each in examples):
+        of_labels = _of_each_label(examples, fraction, purpose)
+        chosen = [text in of_labels for text in texts]
+    else:
+        chosen = [_draw(text, purpose) < fraction for text in texts]
     parts: tuple[list[Any], list[Any]] = ([], [])
     for example, is_held_out in zip(examples, chosen, strict=True):
         parts[is_held_out].append(example)
@@ -196,6 +201,25 @@ def _held_out(
     draws = {number: _draw(every, purpose) for number, every in whole.items()}
     last = sorted(draws.values())[max(1, round(fraction * len(whole))) - 1]
     return {number for number, draw in draws.items() if draw <= last}
+
+
+def _of_each_label(examples: Sequence[Any], fraction: float, purpose: str) -> set[Any]:
+    """Return the texts that are held out: of n with a label, n * fraction, rounded up or down.
+
+    A text with several labels counts for the first one. Whether a number is rounded up is drawn.
+    """
+    labels: dict[Any, int] = {}
+    for example in examples:
+        labels.setdefault(example.source, example.label)
+    ranked = sorted(labels, key=lambda text: _draw(text, purpose))
+    counts = collections.Counter(labels.values())
+    left = {n: math.floor(counts[n] * fraction + _draw(n, purpose)) for n in counts}
+    held_out = set()
+    for text in ranked:
+        if left[labels[text]]:
+            left[labels[text]] -= 1
+            held_out.add(text)
+    return held_out
 
 
 def _draw(value: Any, purpose: str) -> float:

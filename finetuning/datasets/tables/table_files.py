@@ -80,6 +80,8 @@ class Table:
                 remedy = "replace tabs and line breaks inside texts with spaces"
                 if not self.quotes_are_text:
                     remedy = "put texts with tabs, commas or line breaks in quotes"
+                if format_of(self.path) == ".csv" and len(self.columns) == 1:
+                    remedy += ", or, if Excel wrote the file with semicolons, begin it with sep=;"
                 if len(cells) < len(self.columns):
                     remedy = f"add what is missing, or {remedy}"
                 raise InputError(
