@@ -20,6 +20,7 @@ _SAMPLE = 500  # documents from which pieces are counted
 _SAMPLE_CHARACTERS = 2000  # of each
 # The included model has seen 1.6 billion pieces, most of its text 12 to 17 times.
 _PIECES_OF_INCLUDED, _PASSES = 1.6e9, 10
+_STEPS_OF_ADAPT = 600  # of the experiment `adapt`, which were measured; a larger text is read once
 # Of the included vocabulary. Technical English (the documentation of Linux) has 1.8 pieces a word
 # and 0.6 % unknown ones, German novels have 2.9 and 1.3 %.
 _MOST_PIECES_A_WORD, _MOST_UNKNOWN = 2.2, 0.01
@@ -96,19 +97,21 @@ class Facts:
           seq_length: the length of the records.
         """
         batch = _SEQUENCES * _FULL * seq_length
-        steps = max(100, int(round(_PASSES * self.pieces / batch, -2)))
+        adapts = self.sampled.suits_included and _PASSES * self.pieces < _PIECES_OF_INCLUDED
+        passes, least = (1, _STEPS_OF_ADAPT) if adapts else (_PASSES, 100)
+        steps = max(least, int(round(passes * self.pieces / batch, -2)))
         seen = steps * batch
         hours = seen * training_flops(seq_length) / (_SHARE_OF_PEAK * flops_per_s * 3600)
         took = (
-            f"{_PASSES} passes over the text, about {hours:,.1f} hours on this machine's CPU if it "
-            "does nothing else"
+            f"{seen / max(1, self.pieces):.3g} passes over the text, about {hours:,.1f} hours on "
+            "this machine's CPU if it does nothing else"
         )
-        if self.sampled.suits_included and seen < _PIECES_OF_INCLUDED:
+        if adapts:
             return (
                 f"Recommended: pretraining.adapt --seq_length={seq_length} "
                 f"--steps={steps}, which continues {INCLUDED} (--new_pieces=N adds words to its "
                 f"vocabulary): {took}. {INCLUDED} has seen 1.6 billion pieces; a new model would "
-                f"see {seen / 1e6:,.0f} million."
+                f"see {_PASSES * self.pieces / 1e6:,.0f} million in {_PASSES} passes."
             )
         size = vocabulary_size(self.words)
         warmup, decay = steps // 36, steps // 5  # as in the recipe

@@ -147,13 +147,17 @@ def add_to_index(
     with outputs.new_folder(target, "--output", identity) as partial:
         count = write(partial if index else os.path.join(partial, part_name(0)))
         if not index:
-            if not count:
-                raise InputError(
-                    f"--corpus must contain text. Received: {corpus.corpus!r}, whose files have no "
-                    "sentence. Name other files."
-                )
+            _require_passages(count, corpus)
             settings.write(partial)
     return result._replace(passages=count)
+
+
+def _require_passages(count: int, corpus: CorpusToIndex) -> None:
+    if not count:
+        raise InputError(
+            f"--corpus must contain text. Received: {corpus.corpus!r}, whose files have no sentence. "
+            "Name other files."
+        )
 
 
 def _kind_of(corpus: str) -> str:

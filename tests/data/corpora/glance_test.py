@@ -9,6 +9,7 @@ from albert_tf.text.tokenizer import load_tokenizer
 from data.corpora import glance
 from data.corpora.glance import Facts, Glance, Sampled, training_flops, vocabulary_size
 from data.corpora.readers import Document
+from pretraining.loop.recipes import EXPERIMENTS
 
 ENGLISH = Sampled(1.3, 0.0002, True)
 
@@ -83,14 +84,21 @@ def test_the_arithmetic_of_training():
     assert training_flops(128) == pytest.approx(wanted, rel=0.003)  # without biases
 
 
-def test_a_small_english_corpus_goes_on_from_the_included_model():
-    facts = Facts(10, 0, 1_000_000, ENGLISH)
-    text = facts.recommendation(1e11)
-    steps = round(10 * 1_300_000 / (64 * 0.9 * 128), -2)
-    assert steps == 1800 and "pretraining.adapt --seq_length=128 --steps=1800, which" in text
+@pytest.mark.parametrize(
+    ("words", "steps", "passes"),
+    [(1_000_000, 600, "3.4"), (20_000_000, round(26_000_000 / (64 * 0.9 * 128), -2), "0.992")],
+)
+def test_a_small_english_corpus_goes_on_from_the_included_model(words, steps, passes):
+    text = Facts(10, 0, words, ENGLISH).recommendation(1e11)
+    assert f"pretraining.adapt --seq_length=128 --steps={steps:.0f}, which" in text
     assert "--vocab_size" not in text
-    hours = 1800 * 64 * 0.9 * 128 * training_flops(128) / (0.5e11 * 3600)
-    assert f"10 passes over the text, about {hours:,.1f} hours on this machine's CPU" in text
+    hours = steps * 64 * 0.9 * 128 * training_flops(128) / (0.5e11 * 3600)
+    assert f" {passes} passes over the text, about {hours:,.1f} hours on this machine" in text
+    assert f"would see {words * 13 // 10**6:,} million in 10 passes" in text
+
+
+def test_the_steps_are_those_of_the_experiment():
+    assert glance._STEPS_OF_ADAPT == EXPERIMENTS["adapt"].loop.steps
 
 
 @pytest.mark.parametrize(
