@@ -155,8 +155,8 @@ def add_to_index(
 def _require_passages(count: int, corpus: CorpusToIndex) -> None:
     if not count:
         raise InputError(
-            f"--corpus must contain text. Received: {corpus.corpus!r}, whose files have no sentence. "
-            "Name other files."
+            f"--corpus must contain text. Received: {corpus.corpus!r}, whose files have no "
+            "sentence. Name other files."
         )
 
 
