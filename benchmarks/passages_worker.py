@@ -20,7 +20,7 @@ _TOP, _INDEX = 10, "index"
 
 def ours(action: str, model: str, folder: str) -> Callable[[str], dict[str, Any]]:
     """Return what adds a file to the index of examples.search, or answers a query from it."""
-    from finetuning.searching.indexing import CorpusToIndex, add_to_index
+    from finetuning.searching.indexing import CorpusToIndex, update_index
     from finetuning.searching.search_index import SearchIndex
     from finetuning.searching.search_model import SearchModel
     from finetuning.searching.searcher import BOTH, VECTORS, Searcher
@@ -30,7 +30,7 @@ def ours(action: str, model: str, folder: str) -> Callable[[str], dict[str, Any]
         embedder.passages(["a text"] * 32)
 
         def index(file: str) -> dict[str, Any]:
-            add_to_index(path, CorpusToIndex(f"jsonl:{file}"), _WHOLE, lambda: embedder)
+            update_index(path, CorpusToIndex(f"jsonl:{file}"), _WHOLE, lambda: embedder)
             return {}
 
         return index

@@ -26,7 +26,7 @@ from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
-from finetuning.searching.indexing import CorpusToIndex, add_to_index
+from finetuning.searching.indexing import CorpusToIndex, update_index
 from finetuning.searching.search_index import SearchIndex
 from finetuning.searching.search_model import SearchModel
 from finetuning.searching.searcher import METHODS, Searcher
@@ -81,7 +81,7 @@ def _measure_scores(options: SearchBenchmarkOptions) -> None:
         with open(path, "w", encoding="utf-8") as file:
             file.writelines(json.dumps({"text": text}) + "\n" for text in corpus.texts)
         index_path = os.path.join(folder, "index")
-        add_to_index(index_path, CorpusToIndex(f"jsonl:{path}"), _WHOLE, lambda: model)
+        update_index(index_path, CorpusToIndex(f"jsonl:{path}"), _WHOLE, lambda: model)
         index = SearchIndex(index_path)
         ids = [corpus.ids[index.passage(row).line - 1] for row in range(len(index))]
         searcher = Searcher(

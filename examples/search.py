@@ -6,10 +6,11 @@ r"""Search a folder of texts by words and by meaning, from the shell or on a web
 
 `index` divides the texts into passages and stores their words and their vectors. Run it again to
 add new files, replace changed ones and drop those that are gone; if it is interrupted, run it again
-to continue. `ask` shows the best passages with
-their places and, on a terminal, prints the words of the query in bold. Without --query, it reads
-queries from the terminal or a pipe, a line each. --serve answers on a web page of this computer,
-and as JSON at /search?q=...
+to continue.
+
+`ask` shows the best passages with their places and, on a terminal, prints the words of the query in
+bold. Without --query, it reads queries from the terminal or a pipe, a line each. --serve answers on
+a web page of this computer, and as JSON at /search?q=...
 
 Words are compared by BM25, vectors by their cosine, and --by=both combines the ranks of the two.
 --ranker=runs/answers, a run of `finetuning.train --task=ranking`, sorts the first 50 anew.
@@ -33,7 +34,7 @@ from albert_tf.runtime.report_text import counted
 
 programs.add_to_path()  # where this file is copied and the wheel installed
 
-from finetuning.searching.indexing import CorpusToIndex, add_to_index  # noqa: E402
+from finetuning.searching.indexing import CorpusToIndex, update_index  # noqa: E402
 from finetuning.searching.search_index import SearchIndex, is_index, require_model  # noqa: E402
 from finetuning.searching.searcher import (  # noqa: E402
     BOTH,
@@ -47,6 +48,7 @@ from finetuning.searching.searcher import (  # noqa: E402
 from finetuning.searching.web_server import MOST_RESULTS, SearchServer  # noqa: E402
 
 INDEX, ASK = "index", "ask"
+_MAX_WORDS = 64
 _INDENT, _WIDTH = "   ", 100  # of printed passages
 _FOR_INDEX, _FOR_ASK = {"action": (INDEX,)}, {"action": (ASK,)}
 
@@ -70,8 +72,8 @@ class SearchOptions(commands.CommandOptions):
     output: str | None = commands.option(
         "the index to write, or to bring up to date", None, path=True, only_for=_FOR_INDEX
     )
-    max_words: Annotated[int, at_least(2)] = commands.option(
-        "the most words of a passage", 64, only_for=_FOR_INDEX
+    max_words: Annotated[int | None, at_least(2)] = commands.option(
+        "the most words of a passage: 64, or as in the index", None, only_for=_FOR_INDEX
     )
     document_boundary: str | None = commands.option(
         "what separates documents in text files: file (the default), blank_line or regex:RE",
@@ -90,7 +92,7 @@ class SearchOptions(commands.CommandOptions):
         "the data folder of tfds:", None, path=True, only_for=_FOR_INDEX
     )
     batch_size: Annotated[int, POSITIVE] = commands.option(
-        "passages per batch of the model", 1024, only_for=_FOR_INDEX
+        "passages per batch of the model, at most 1,024", 1024, only_for=_FOR_INDEX
     )
     index: str | None = commands.option("the index to search", None, path=True, only_for=_FOR_ASK)
     query: str | None = commands.option(
@@ -130,7 +132,7 @@ def main(options: SearchOptions) -> None:
     """Build an index or bring it up to date, or search in one.
 
     Raises:
-      InputError: an option, a file or the index is invalid; see `add_to_index` and `Searcher`.
+      InputError: an option, a file or the index is invalid; see `update_index` and `Searcher`.
     """
     (_index if options.action == INDEX else _ask)(options)
 
@@ -141,32 +143,31 @@ def _index(options: SearchOptions) -> None:
     names = [field.name for field in dataclasses.fields(CorpusToIndex)]
     corpus = CorpusToIndex(**{name: getattr(options, name) for name in names})
     output = str(options.output)
-    model = options.model or SearchIndex(output).settings.model
+    known = SearchIndex(output).settings if is_index(output) else None
+    model = options.model or (known.model if known else "")
+    max_words = options.max_words or (known.max_words if known else _MAX_WORDS)
     try:
-        result = add_to_index(
+        result = update_index(
             output,
             corpus,
-            options.max_words,
+            max_words,
             lambda: SearchModel(model, options.batch_size),
             options.dry_run,
         )
     except KeyboardInterrupt:
-        print("interrupted; run the same command again to continue", file=sys.stderr)
+        if not options.dry_run:
+            print("interrupted; run the same command again to continue", file=sys.stderr)
         raise
     new, changed, removed, old, passages = result
-    files = counted(new, "new file") + (f" and {changed:,} changed" if changed else "")
-    gone = (
-        f"; without {counted(removed, 'file')} that no longer exist{'s' * (removed == 1)}"
-        if removed
-        else ""
-    )
-    if passages is None:
-        print(f"{options.corpus} can be read: {files}{gone}")
-    elif new or changed or removed:
-        total = counted(old + new - removed, "file")
-        print(f"{options.output}: {counted(passages, 'passage')} of {files}{gone}; {total} in all")
+    counts = {"new": new, "changed": changed, "removed": removed}
+    files = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    total = f"{counted(old + new - removed, 'file')} in all"
+    if not files:
+        print(f"{options.output}: no file is new, changed or removed; {total}")
+    elif passages is None:
+        print(f"{options.corpus} can be read; files: {files}")
     else:
-        print(f"{options.output} is up to date: {counted(old, 'file')}")
+        print(f"{options.output}: {counted(passages, 'passage')}; files: {files}; {total}")
 
 
 def _ask(options: SearchOptions) -> None:
@@ -229,7 +230,9 @@ def _answer(searcher: Searcher, query: str, options: SearchOptions) -> None:
     results = searcher.results(query, options.top_k, options.by)
     if note := searcher.note(query, options.by):
         print(f"note: {note}", file=sys.stderr)
-    if not results:
+    if not len(searcher.index):
+        print("The index has no passages.")
+    elif not results:
         print("No passage has any of these words.")
     is_terminal = sys.stdout.isatty()
     width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 0)).columns)

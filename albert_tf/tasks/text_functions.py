@@ -80,7 +80,7 @@ def in_batches(
     Args:
       compute: a list of texts -> [n, ...].
       texts: the texts.
-      batch_size: the number of texts that are computed together.
+      batch_size: the number of texts that are handed to `compute` together.
       show_progress: show the progress. None: for more than `MANY` texts.
     """
     shows = len(texts) > MANY if show_progress is None else show_progress

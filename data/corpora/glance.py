@@ -98,13 +98,15 @@ class Facts:
         """
         batch = _SEQUENCES * _FULL * seq_length
         adapts = self.sampled.suits_included and _PASSES * self.pieces < _PIECES_OF_INCLUDED
-        passes, least = (1, _STEPS_OF_ADAPT) if adapts else (_PASSES, 100)
-        steps = max(least, int(round(passes * self.pieces / batch, -2)))
+        steps = max(100, int(round(_PASSES * self.pieces / batch, -2)))
+        if adapts:
+            steps = max(min(steps, _STEPS_OF_ADAPT), int(round(self.pieces / batch, -2)))
         seen = steps * batch
         hours = seen * training_flops(seq_length) / (_SHARE_OF_PEAK * flops_per_s * 3600)
+        passes = seen / max(1, self.pieces)
         took = (
-            f"{seen / max(1, self.pieces):.3g} passes over the text, about {hours:,.1f} hours on "
-            "this machine's CPU if it does nothing else"
+            f"{passes:,.{0 if passes >= 10 else 1}f} passes over the text, about {hours:,.1f} "
+            "hours on this machine's CPU if it does nothing else"
         )
         if adapts:
             return (

@@ -153,7 +153,7 @@ def split(
     context, those with the same question. Of `Connected` pairs, those that share texts are, and
     more than the fraction of all pairs are never held out together. Of at least 5 documents, about
     the fraction is held out, at least one, and of the texts of each label of a classifier the
-    fraction, but for one text. The choices for different purposes are independent.
+    fraction, to within one text. The choices for different purposes are independent.
     """
     texts = [example.source for example in examples]
     documents = getattr(examples, "documents", ())
@@ -206,11 +206,11 @@ def _held_out(
 def _of_each_label(examples: Sequence[Any], fraction: float, purpose: str) -> set[Any]:
     """Return the texts that are held out: of n with a label, n * fraction, rounded up or down.
 
-    A text with several labels counts for the first one. Whether a number is rounded up is drawn.
+    A text with several labels counts for the lowest one. Whether a number is rounded up is drawn.
     """
     labels: dict[Any, int] = {}
     for example in examples:
-        labels.setdefault(example.source, example.label)
+        labels[example.source] = min(example.label, labels.get(example.source, example.label))
     ranked = sorted(labels, key=lambda text: _draw(text, purpose))
     counts = collections.Counter(labels.values())
     left = {n: math.floor(counts[n] * fraction + _draw(n, purpose)) for n in counts}

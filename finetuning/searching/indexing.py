@@ -16,7 +16,8 @@ from finetuning.searching.part_writer import CHUNK, PartWriter
 from finetuning.searching.passages import Passage, passages_of
 from finetuning.searching.search_index import IndexSettings, SearchIndex, is_index, part_name
 
-_WITHOUT_FILES = ("python_docs", "tfds")  # whose sources are names, and which are read as a whole
+_WITHOUT_FILES = ("python_docs", "tfds")  # whose sources are names
+_AS_A_WHOLE = (*_WITHOUT_FILES, "squad", "race")  # a text of an earlier file is not read again
 _LONG_LINES = ("text", "files")  # the kinds whose texts have no boundaries of their own
 
 
@@ -90,7 +91,7 @@ class _Changes(NamedTuple):
     removed: list[IndexedFile]
 
 
-def add_to_index(
+def update_index(
     path: str,
     corpus: CorpusToIndex,
     max_words: int,
@@ -120,14 +121,14 @@ def add_to_index(
     reader = corpus.reader()
     parts = reader.parts()
     files = [IndexedFile.of(name) for _, names in parts for name in names]
-    changes = _changes(index, corpus, files) if index else _Changes(files, [], [])
+    changes = _changes(index, corpus, files) if index is not None else _Changes(files, [], [])
     reader.require_text()
     model = load()
     settings = IndexSettings(model.name, model.fingerprint, model.width, max_words)
-    if index:
+    if index is not None:
         index.require_settings(settings)
     new, changed, removed = map(len, changes)
-    old = len(index.files) if index else 0
+    old = 0 if index is None else len(index.files)
     result = IndexingResult(new, changed, removed, old, None if dry_run else 0)
     if dry_run or not any(changes):
         return result
@@ -143,10 +144,10 @@ def add_to_index(
         return PartWriter(folder, chunk).write(passages, model.passages, model.width, origin)
 
     identity = repr((corpus, settings, origin))
-    target = os.path.join(path, part_name(len(index.parts))) if index else path
+    target = path if index is None else os.path.join(path, part_name(len(index.parts)))
     with outputs.new_folder(target, "--output", identity) as partial:
-        count = write(partial if index else os.path.join(partial, part_name(0)))
-        if not index:
+        count = write(os.path.join(partial, part_name(0)) if index is None else partial)
+        if index is None:
             _require_passages(count, corpus)
             settings.write(partial)
     return result._replace(passages=count)
@@ -181,12 +182,12 @@ def _changes(index: SearchIndex, corpus: CorpusToIndex, files: Sequence[IndexedF
     known = {file.path: file for file in index.files}
     new = [file for file in files if file.path not in known]
     changed = [file for file in files if known.get(file.path, file) != file]
-    removed = [file for file in known.values() if not os.path.exists(file.path)]
+    removed = [file for file in known.values() if not os.path.isfile(file.path)]
     gone = {file.path for file in (*changed, *removed)}
     for origin in (part.origin for part in index.parts):
-        if _kind_of(origin.corpus) in _WITHOUT_FILES:
+        if _kind_of(origin.corpus) in _AS_A_WHOLE:
             _require_whole(origin.corpus, [file.path for file in origin.files if file.path in gone])
-    if corpus.kind in _WITHOUT_FILES and len(new) < len(files):
+    if corpus.kind in _AS_A_WHOLE and len(new) < len(files):
         _require_whole(corpus.corpus, [file.path for file in new])
     return _Changes(new, changed, removed)
 
@@ -194,9 +195,9 @@ def _changes(index: SearchIndex, corpus: CorpusToIndex, files: Sequence[IndexedF
 def _require_whole(corpus: str, differing: Sequence[str]) -> None:
     if differing:
         raise InputError(
-            f"--corpus={corpus} is read as a whole, so that its files in an index must stay as "
-            f"they are. Received: new, changed or removed: {listed(differing, 5)}. Build a new "
-            "index with another --output."
+            f"the index has --corpus={corpus}, which is read as a whole, so that its files must "
+            f"stay as they are. Received: new, changed or removed files: {listed(differing, 5)}. "
+            "Build a new index with another --output."
         )
 
 

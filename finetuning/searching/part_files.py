@@ -1,4 +1,4 @@
-"""The files of a part of an index: what one call of the indexer has added.
+"""The files of a part of an index: what one call of the indexer has changed.
 
 A part is a folder with texts.bin, the passages in UTF-8 end to end; places.npy, int64 [N, 6], the
 columns of `Column`; vectors.npy, float16 [N, D]; the files of `word_postings`; and part.json, which
@@ -93,7 +93,6 @@ class IndexPart:
       dropped: absolute paths of the files that later parts drop.
 
     Attributes:
-      vectors: the vectors of the N passages, float16 [N, D], mapped from the file if all are left.
       words: the inverted index of their words.
       origin: where they come from, with the files that are left.
 
@@ -105,17 +104,24 @@ class IndexPart:
         about = _checked(folder)
         self._texts = PassageTexts(folder)
         self._sources: list[str] = about["sources"]
-        hidden = [number for number, name in enumerate(self._sources) if _is_of(name, dropped)]
-        is_left = ~np.isin(self._texts.places[:, Column.SOURCE], hidden)
+        hidden = [number for number, name in enumerate(self._sources) if _is_in(name, dropped)]
+        is_left: np.ndarray = np.ones(len(self._texts), bool)
+        if hidden:
+            is_left = ~np.isin(self._texts.places[:, Column.SOURCE], hidden)
         self._rows = np.flatnonzero(is_left)
         self.words = WordPostings(folder, is_left)
-        vectors = np.load(os.path.join(folder, VECTORS), mmap_mode="r")
-        self.vectors = vectors if is_left.all() else vectors[self._rows]
+        self._vectors = np.load(os.path.join(folder, VECTORS), mmap_mode="r")
         files = [IndexedFile(*row) for row in about["files"] if row[0] not in dropped]
         self.origin = PartOrigin(about["corpus"], files, about["dropped"])
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """The vectors, float16 [N, D]: mapped from the file, or a copy if some are not left."""
+        has_all = len(self._rows) == len(self._vectors)
+        return self._vectors if has_all else self._vectors[self._rows]
 
     def passage(self, row: int) -> Passage:
         """Return a passage with its place."""
@@ -129,7 +135,7 @@ def write_part_json(folder: str, origin: PartOrigin, sources: Sequence[str]) -> 
     outputs.write_json(os.path.join(folder, PART), with_digest(about))
 
 
-def _is_of(source: str, paths: Set[str]) -> bool:
+def _is_in(source: str, paths: Set[str]) -> bool:
     """Return True if a source is one of the files, or is in one that is a .zip."""
     while source not in paths:
         parent = os.path.dirname(source)

@@ -30,11 +30,12 @@ def require_probabilities(kind: str, examples: Sequence[Any]) -> None:
             f"Received: true, for kind {kind}. Leave it out."
         )
     if len(examples) < MIN_EXAMPLES:
-        has_share = FINETUNING[kind].thresholds is not None
+        others = ""
+        if FINETUNING[kind].thresholds:
+            others = ", or held-out ones of `training.threshold_share`"
         raise InputError(
-            f"`training.calibrate` needs at least {MIN_EXAMPLES} dev examples"
-            + ", or held-out ones of `training.threshold_share`" * has_share
-            + f". Received: {len(examples)}. Add some, or leave it out."
+            f"`training.calibrate` needs at least {MIN_EXAMPLES} dev examples{others}. Received: "
+            f"{len(examples)}. Add some, or leave it out."
         )
 
 

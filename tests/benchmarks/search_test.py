@@ -6,7 +6,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from benchmarks.search import SearchBenchmarkOptions, main
-from finetuning.searching.indexing import CorpusToIndex, add_to_index
+from finetuning.searching.indexing import CorpusToIndex, update_index
 from finetuning.searching.search_model import SearchModel
 
 
@@ -26,7 +26,7 @@ def test_scores_and_times(pretrained, tmp_path, capsys):
 
     index = str(tmp_path / "index")
     corpus = CorpusToIndex(f"jsonl:{tmp_path}/corpus.jsonl")
-    add_to_index(index, corpus, 64, lambda: SearchModel(pretrained))
+    update_index(index, corpus, 64, lambda: SearchModel(pretrained))
     main(SearchBenchmarkOptions(index=index, queries=2))
     line = json.loads(capsys.readouterr().out)
     assert line["passages"] == 3

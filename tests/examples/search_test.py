@@ -101,22 +101,23 @@ def test_an_index_is_brought_up_to_date(world, pretrained, tmp_path, capsys):
     new = f"--corpus=text:{tmp_path}/notes/*.txt", f"--output={tmp_path}/i"
     (tmp_path / "notes" / "new.txt").write_text("A zebra.")
     run("index", *new, f"--model={pretrained}", "--dry_run")
-    assert "can be read: 2 new files" in capsys.readouterr().out
+    assert "can be read; files: 2 new" in capsys.readouterr().out
     run("index", *new, f"--model={pretrained}")
-    assert capsys.readouterr().out.endswith("/i: 2 passages of 2 new files; 6 files in all\n")
+    assert capsys.readouterr().out.endswith("/i: 2 passages; files: 2 new; 6 files in all\n")
     run("ask", f"--index={tmp_path}/i", "--query=zebra", "--by=words")
     assert "new.txt:1  " in capsys.readouterr().out
     (tmp_path / "notes" / "last.txt").write_text("An okapi.")
     run("index", *new)
-    assert capsys.readouterr().out.endswith("/i: 1 passage of 1 new file; 7 files in all\n")
+    assert capsys.readouterr().out.endswith("/i: 1 passage; files: 1 new; 7 files in all\n")
     run("index", *new)
-    assert capsys.readouterr().out.endswith("/i is up to date: 7 files\n")
+    assert capsys.readouterr().out.endswith(
+        "/i: no file is new, changed or removed; 7 files in all\n"
+    )
     (tmp_path / "notes" / "last.txt").unlink()
     (tmp_path / "notes" / "new.txt").write_text("A quagga.")
     run("index", *new, f"--model={pretrained}")
     assert capsys.readouterr().out.endswith(
-        "/i: 1 passage of 0 new files and 1 changed; without 1 file that no longer exists; "
-        "6 files in all\n"
+        "/i: 1 passage; files: 1 changed, 1 removed; 6 files in all\n"
     )
 
 
@@ -124,7 +125,7 @@ def test_an_interruption_says_what_to_do(world, pretrained, tmp_path, capsys, mo
     def interrupted(*arguments) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("examples.search.add_to_index", interrupted)
+    monkeypatch.setattr("examples.search.update_index", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run("index", f"--corpus=files:{world}/notes", f"--output={tmp_path}/i", "--model=m")
     assert "run the same command again to continue" in capsys.readouterr().err
@@ -133,7 +134,7 @@ def test_an_interruption_says_what_to_do(world, pretrained, tmp_path, capsys, mo
 def test_dry_runs(world, pretrained, capsys, tmp_path):
     options = f"--corpus=files:{world}/notes", f"--model={pretrained}", "--dry_run"
     run("index", *options, f"--output={tmp_path}/new")
-    assert capsys.readouterr().out.endswith("can be read: 4 new files\n")
+    assert capsys.readouterr().out.endswith("can be read; files: 4 new\n")
     assert not (tmp_path / "new").exists()
     run("ask", f"--index={world}/i", "--dry_run")
     assert "passages" in capsys.readouterr().out

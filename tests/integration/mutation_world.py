@@ -32,7 +32,7 @@ from data import build, train_tokenizer
 from finetuning import table
 from finetuning import train as finetune
 from finetuning.datasets.embeddings.teacher_vectors import digest_of
-from finetuning.searching.indexing import CorpusToIndex, add_to_index
+from finetuning.searching.indexing import CorpusToIndex, update_index
 from pretraining import evaluate, sweep
 from pretraining import train as pretrain
 from pretraining.sweeping.plan import SweepOptions
@@ -205,7 +205,7 @@ def make_world(world: pathlib.Path) -> None:
     vectors = np.arange(12, dtype=np.float16).reshape(3, 4)
     np.save(world / "taught" / "train.vectors" / "vectors.npy", vectors)
     corpus = CorpusToIndex(f"text:{world}/text.txt")
-    add_to_index(str(world / "index"), corpus, 4, LetterModel)
+    update_index(str(world / "index"), corpus, 4, LetterModel)
     _write_results(world)
 
 

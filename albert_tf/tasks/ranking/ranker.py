@@ -48,7 +48,7 @@ class Ranker:
         Args:
           query: the query.
           texts: a list or another iterable of strings.
-          batch_size: the number of texts that are computed together; they are of similar length.
+          batch_size: the number of texts, of similar length, that are handed on together.
           show_progress_bar: show the progress. None: for more than 1,000 texts.
 
         Raises:

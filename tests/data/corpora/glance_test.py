@@ -86,7 +86,12 @@ def test_the_arithmetic_of_training():
 
 @pytest.mark.parametrize(
     ("words", "steps", "passes"),
-    [(1_000_000, 600, "3.4"), (20_000_000, round(26_000_000 / (64 * 0.9 * 128), -2), "0.992")],
+    [
+        (10_000, 100, "57"),
+        (200_000, round(2_600_000 / (64 * 0.9 * 128), -2), "11"),
+        (1_000_000, 600, "3.4"),
+        (20_000_000, round(26_000_000 / (64 * 0.9 * 128), -2), "1.0"),
+    ],
 )
 def test_a_small_english_corpus_goes_on_from_the_included_model(words, steps, passes):
     text = Facts(10, 0, words, ENGLISH).recommendation(1e11)
@@ -94,7 +99,7 @@ def test_a_small_english_corpus_goes_on_from_the_included_model(words, steps, pa
     assert "--vocab_size" not in text
     hours = steps * 64 * 0.9 * 128 * training_flops(128) / (0.5e11 * 3600)
     assert f" {passes} passes over the text, about {hours:,.1f} hours on this machine" in text
-    assert f"would see {words * 13 // 10**6:,} million in 10 passes" in text
+    assert f"would see {words * 13 / 10**6:,.0f} million in 10 passes" in text
 
 
 def test_the_steps_are_those_of_the_experiment():

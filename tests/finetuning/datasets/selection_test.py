@@ -62,7 +62,14 @@ def test_each_label_has_its_share():
         found = collections.Counter(label for _, label in {(e.first, e.label) for e in dev})
         assert len(found) == 30 and set(found.values()) == counts
     assert 30 * 2.4 - 12 < sum(found.values()) < 30 * 2.4 + 12
-    assert len(split([TextExample("a", None, 0), TextExample("a", None, 1)], 0.5)[1]) in (0, 2)
+
+
+def test_a_text_with_several_labels_does_not_depend_on_the_order():
+    texts = [TextExample(f"text {i}", None, i % 3) for i in range(60)]
+    texts += [TextExample(f"text {i}", None, (i + 1) % 3) for i in range(0, 60, 2)]
+    dev = split(texts, 0.3)[1]
+    assert set(split(texts[::-1], 0.3)[1]) == set(dev)
+    assert not {each.first for each in dev} & {each.first for each in split(texts, 0.3)[0]}
 
 
 def test_pairs_and_contexts_stay_together():

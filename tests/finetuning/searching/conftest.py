@@ -6,7 +6,7 @@ import string
 import numpy as np
 import pytest
 
-from finetuning.searching.indexing import CorpusToIndex, IndexingResult, add_to_index
+from finetuning.searching.indexing import CorpusToIndex, IndexingResult, update_index
 
 NOTES = {
     "b/fox.txt": "The quick fox jumps.\n\nA lazy dog sleeps in the sun. Nothing else happens here.",
@@ -61,6 +61,6 @@ def build(
     **options,
 ) -> IndexingResult:
     """Build or extend an index of the working directory."""
-    return add_to_index(
+    return update_index(
         path, CorpusToIndex(corpus), max_words, lambda: model or LetterModel(), **options
     )

@@ -1,6 +1,7 @@
 """Indexes: built at once or in steps, interrupted, extended, refused."""
 
 import itertools
+import json
 import pathlib
 import zipfile
 
@@ -169,6 +170,36 @@ def test_a_changed_file_without_text_is_dropped(notes):
     assert len(passages("index")) == 5
 
 
+def test_an_index_may_become_empty(notes):
+    build()
+    for name in ("b/fox.txt", "c/sea.txt"):
+        (notes / "notes" / name).unlink()
+    (notes / "notes" / "c" / "sea.txt").mkdir()  # no longer a file
+    (notes / "notes" / "d" / "tea.txt").write_text("***")
+    assert build() == IndexingResult(0, 1, 2, 3, 0)
+    for by in METHODS:
+        assert not Searcher(SearchIndex("index"), LetterModel().query).results("tea", 3, by)
+    (notes / "notes" / "d" / "more.txt").write_text("Tea again.")
+    assert build() == IndexingResult(1, 0, 0, 1, 1)
+    assert [each.text for each in passages("index")] == ["Tea again."]
+
+
+def test_files_that_repeat_texts_of_others_are_read_together(notes):
+    """`squad` skips a text of an earlier file, and would lose it with that file."""
+
+    def write(name: str, *contexts: str) -> None:
+        paragraphs = [{"context": text, "qas": []} for text in contexts]
+        content = {"data": [{"title": "t", "paragraphs": paragraphs}]}
+        (notes / name).write_text(json.dumps(content))
+
+    write("a.json", "A shared text.", "Another one.")
+    write("b.json", "A shared text.")
+    assert build(corpus="squad:*.json").passages == 2
+    write("a.json", "Another one.")
+    with pytest.raises(InputError, match=r"--corpus=squad:\*.json, which is read as a whole"):
+        build(corpus="squad:*.json")
+
+
 def test_the_files_of_a_zip_are_those_of_the_zip(notes):
     def write(text: str) -> None:
         with zipfile.ZipFile(notes / "notes" / "more.zip", "w") as archive:
@@ -201,12 +232,14 @@ def test_sources_without_files_are_indexed_as_a_whole(notes, monkeypatch):
     assert build(corpus="python_docs:json").passages > 3
     assert {passage.source for passage in passages("index")} == {"json"}
     assert build(corpus="python_docs:json").new_files == 0
-    with pytest.raises(InputError, match="python_docs:json,bisect is read as a whole, .* new, .*"):
+    with pytest.raises(
+        InputError, match="has --corpus=python_docs:json,bisect, which is read as a"
+    ):
         build(corpus="python_docs:json,bisect")
     build()
     real = IndexedFile.of
     monkeypatch.setattr(IndexedFile, "of", lambda path: real(path)._replace(sha256="other"))
-    with pytest.raises(InputError, match="--corpus=python_docs:json is read as a whole"):
+    with pytest.raises(InputError, match="--corpus=python_docs:json, which is read as a whole"):
         build(corpus="python_docs:json")
 
 
