@@ -28,7 +28,7 @@ from typing import Annotated
 
 import albert_tf
 from albert_tf.runtime import commands, programs
-from albert_tf.runtime.bounds import POSITIVE, at_least, between, one_of
+from albert_tf.runtime.bounds import at_least, between, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.report_text import counted
 
@@ -91,8 +91,8 @@ class SearchOptions(commands.CommandOptions):
     data_dir: str | None = commands.option(
         "the data folder of tfds:", None, path=True, only_for=_FOR_INDEX
     )
-    batch_size: Annotated[int, POSITIVE] = commands.option(
-        "passages per batch of the model, at most 1,024", 1024, only_for=_FOR_INDEX
+    batch_size: Annotated[int, between("[1, 1024]")] = commands.option(
+        "passages per batch of the model", 1024, only_for=_FOR_INDEX
     )
     index: str | None = commands.option("the index to search", None, path=True, only_for=_FOR_ASK)
     query: str | None = commands.option(

@@ -125,9 +125,8 @@ def test_an_index_follows_its_files(notes, fails_at):
     assert len(model.calls) == 3 - max(0, fails_at)
     build("whole")
     assert sorted(passages("index")) == sorted(passages("whole"))
-    for query, by in itertools.product(
-        QUERIES, METHODS[1:]
-    ):  # of equal ranks, the order may differ
+    # Not by both: the order of equal ranks may differ.
+    for query, by in itertools.product(QUERIES, METHODS[1:]):
         updated, whole = (
             sorted(
                 (each.passage, round(each.score, 6))
