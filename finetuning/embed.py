@@ -41,7 +41,11 @@ class EmbedOptions(commands.CommandOptions):
         "the column of the text, as for finetuning.train", ()
     )
     prompt: str = commands.option("what to put before each text", "")
-    batch_size: Annotated[int, POSITIVE] = commands.option("texts per batch", 32)
+    batch_size: Annotated[int | None, POSITIVE] = commands.option(
+        "texts per batch; by default 32, and 256 of a model of this package, which bounds the "
+        "memory by itself",
+        None,
+    )
     dry_run: bool = commands.option("read the texts and load the teacher only", False)
 
 

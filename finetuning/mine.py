@@ -71,7 +71,7 @@ class MineOptions(commands.CommandOptions):
         "the columns of the first and the second text, as for finetuning.train", ()
     )
     batch_size: Annotated[int, POSITIVE] = commands.option(
-        "texts per batch of --model", 32, needs="model"
+        "texts per batch of --model", 256, needs="model"
     )
     dry_run: bool = commands.option("read the texts and load the model only", False)
 

@@ -17,6 +17,7 @@ from finetuning.datasets.embeddings import onnx_teacher
 from finetuning.datasets.embeddings.torch_process import TorchProcess
 
 Teacher = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors [N, D]
+_BATCH = 32  # texts that a model of others reads together, of whatever length
 
 
 class SearchTeacher(NamedTuple):
@@ -26,14 +27,14 @@ class SearchTeacher(NamedTuple):
     passages: Teacher
 
 
-def load_teacher(path: str, batch_size: int, prompt: str = "") -> Teacher:
+def load_teacher(path: str, batch_size: int | None, prompt: str = "") -> Teacher:
     """Load a model that returns a vector for each text, with `prompt` before it.
 
     Args:
       path: what `albert_tf.load_embedder` takes; another SavedModel, with a signature that takes
         strings and returns one matrix of floats; an ONNX model, see `OnnxTeacher`; or a folder of
         sentence-transformers.
-      batch_size: the number of texts that are computed together.
+      batch_size: the number of texts in a batch. None: the embedder's default, 32 for others.
       prompt: what to put before each text.
 
     Raises:
@@ -41,10 +42,11 @@ def load_teacher(path: str, batch_size: int, prompt: str = "") -> Teacher:
       InputError: it is damaged or of another form, or a package is missing.
     """
     path = pretrained.locate(path)
-    teacher = _of_others(path, batch_size)
+    teacher = _of_others(path, batch_size or _BATCH)
     if teacher is None:
         embedder = _of_this_project(path)
-        teacher = functools.partial(embedder, batch_size=batch_size, show_progress_bar=False)
+        given = {} if batch_size is None else {"batch_size": batch_size}
+        teacher = functools.partial(embedder, **given, show_progress_bar=False)
     return lambda texts: teacher([prompt + text for text in texts])
 
 
