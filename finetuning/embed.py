@@ -17,14 +17,14 @@ import dataclasses
 import os
 from typing import Annotated
 
-from albert_tf.runtime import commands
+from albert_tf.runtime import commands, pretrained
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.embeddings.embedding_data import EmbeddingData
 from finetuning.datasets.embeddings.teacher_vectors import TEXTS, VECTORS, digest_of
-from finetuning.datasets.embeddings.teachers import load_teacher
+from finetuning.datasets.embeddings.teachers import load_teacher, teacher_fingerprint
 from finetuning.datasets.embeddings.vector_file import store_vectors
 
 CHUNK = 4096  # texts between two points from which the command can continue
@@ -72,12 +72,18 @@ def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
         print(f"{len(texts):,} texts, vectors of width {width}")
         return
     about = {"count": len(texts), "width": width, "sha256": digest_of(texts)}
-    about |= {"teacher": os.path.abspath(options.teacher), "prompt": options.prompt}
+    about |= {"teacher": _name_of(options.teacher), "prompt": options.prompt}
+    about["weights"] = teacher_fingerprint(options.teacher)
     with outputs.new_folder(folder, "--data_dir", repr(about)) as partial:
         path, done_path = os.path.join(partial, VECTORS), os.path.join(partial, _DONE)
         store_vectors(path, done_path, texts, teacher, width, chunk, "--teacher")
         outputs.write_json(os.path.join(partial, TEXTS), about)
     print(f"{folder}: {len(texts):,} vectors of width {width}")
+
+
+def _name_of(teacher: str) -> str:
+    """Return the name of an included model, of others the absolute path."""
+    return teacher if pretrained.locate(teacher) != teacher else os.path.abspath(teacher)
 
 
 if __name__ == "__main__":

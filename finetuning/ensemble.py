@@ -35,6 +35,7 @@ from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.progress import Progress
 from finetuning.datasets import DATASETS, reading_of
 from finetuning.datasets.dataset import Data, Dataset, source_of
+from finetuning.datasets.selection import read_part
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.notes import notes_of
 from finetuning.reporting.report import fingerprint, scores_if_known, write_predictions
@@ -76,7 +77,7 @@ def main(options: EnsembleOptions) -> None:
     source = source_of(options.data_dir, options.tfds, reading_of(paths[0]))
     data = dataset.read(source)
     _check_data(paths, data)
-    part = dataset.read_part(source, options.part, task) if options.part else None
+    part = read_part(dataset, source, options.part, task) if options.part else None
     (name, examples), *_ = data.dev.items()
     ensemble = _Members(paths, task, options.batch_size)
     result, answers = _on_dev(
@@ -230,13 +231,13 @@ def _common_task(paths: Sequence[str]) -> tuple[Dataset, Any]:
 def _require_same_windows(paths: Sequence[str], tasks: Sequence[Any]) -> None:
     """Check that the members split texts alike and, for spans, propose equally many.
 
-    Otherwise their outputs cannot be averaged.
+    Otherwise their outputs cannot be averaged. Thresholds and temperatures are each member's own.
 
     Raises:
       InputError: the members differ in vocabulary or task settings.
     """
     thresholds = FINETUNING[tasks[0].kind].thresholds
-    ignored = {thresholds.key: None} if thresholds else {}  # each member has its own
+    ignored = dict.fromkeys(["logit_temperature", *([thresholds.key] if thresholds else [])])
     first, *others = [
         settings.to_dict(task.replace(dropout=0.0))
         | ignored

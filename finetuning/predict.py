@@ -106,6 +106,13 @@ def main(
     for flag in ("output", "submission"):
         if (path := getattr(options, flag)) not in (None, "-"):
             outputs.require_file(path, f"--{flag}")
+    if options.output != "-" and os.path.realpath(options.output) == os.path.realpath(
+        options.input
+    ):
+        raise InputError(
+            "--output must not be the file of --input, whose texts predictions do not repeat. "
+            f"Received: {options.output!r}. Name another file."
+        )
     format = options.format or format_of_output(options.output)
     options = dataclasses.replace(options, format=format)
     if RunDir(options.run_dir).is_unfinished:
@@ -204,9 +211,13 @@ def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[
             contextlib.suppress(InputNotFoundError),
             contextlib.redirect_stderr(io.StringIO()),
         ):
-            table = open_part(source, part, optional=("id",), to_predict=True)
-            if "id" in table.columns:
-                return [_known(cells[0]) for _, cells in table.select(("id",), unchecked=("id",))]
+            for keeps_rejected in (True, False):  # the kind decides by its own label columns
+                table = open_part(source, part, optional=("id",), to_predict=keeps_rejected)
+                if "id" not in table.columns:
+                    break
+                rows = table.select(("id",), unchecked=("id",))
+                if len(ids := [_known(cells[0]) for _, cells in rows]) == len(examples):
+                    return ids
     return [_known(example.id or None) for example in examples]
 
 

@@ -163,15 +163,21 @@ def rows_of(
       table: the part.
       texts: the column of the text, or the two columns of a pair.
       label: the column of the label. None: the part has no labels.
-      allow_empty: accept empty texts.
+      allow_empty: accept empty texts, and rows without a label, which is then None.
     """
     names = (*texts, label) if label else texts
-    rows = table.select(names, allow_empty=allow_empty, lists_of_one=names[len(texts) :])
+    labels = names[len(texts) :]
+    rows = table.select(
+        names,
+        allow_empty=allow_empty,
+        lists_of_one=labels,
+        may_lack=labels if allow_empty else (),
+    )
     for location, cells in named(rows, label) if label else rows:
         yield (
             location,
             (cells[0], cells[1] if len(texts) > 1 else None),
-            cells[-1].strip() if label else None,
+            cells[-1].strip() or None if label else None,
         )
 
 

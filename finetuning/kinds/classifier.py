@@ -69,14 +69,20 @@ class Classifier(TextKind[ClassifierSettings]):
         """Check that texts of each label can be told from others and be alike, if they should.
 
         Raises:
-          ConfigError: the loss is `contrastive`, and a label has one training text, or a batch has
-            no two pairs.
+          ConfigError: the loss is `contrastive`, and there are texts of one label only, or one text
+            of a label, or a batch has no two pairs.
         """
         task, training = config.task, config.training
         if not task.is_contrastive:
             return
         loss = f"`task.loss` {task.loss}"
         labels, counts = np.unique(train.targets["label"], return_counts=True)
+        if len(labels) < 2:
+            raise ConfigError(
+                f"{loss} needs training texts of at least 2 labels. Received: only texts of "
+                f"{listed([task.labels[label] for label in labels])}. Add others, or use more of "
+                "them: --max_train_examples and --dev_fraction leave some out."
+            )
         if lonely := [task.labels[label] for label in labels[counts < 2]]:
             raise ConfigError(
                 f"{loss} needs at least 2 training texts of each label. Received: 1 of "

@@ -53,12 +53,16 @@ class CorpusToIndex:
         """The kind of the corpus, such as `text`."""
         return _kind_of(self.corpus)
 
+    @property
+    def boundary(self) -> str:
+        """What separates documents; empty for kinds whose records are documents."""
+        return self.document_boundary or ("file" if self.kind in _LONG_LINES else "")
+
     def reader(self) -> NumberedCorpus:
         """Return what reads the corpus."""
-        default = "file" if self.kind in _LONG_LINES else "blank_line"
         return NumberedCorpus(
             self.corpus,
-            self.document_boundary or default,
+            self.boundary or "blank_line",
             self.errors,
             self.data_dir,
             self.text_column,
@@ -119,7 +123,7 @@ def update_index(
     """
     index = _index_at(path)
     reader = corpus.reader()
-    parts = reader.parts()
+    parts = _outside(path, reader.parts())
     files = [IndexedFile.of(name) for _, names in parts for name in names]
     changes = _changes(index, corpus, files) if index is not None else _Changes(files, [], [])
     reader.require_text()
@@ -134,7 +138,7 @@ def update_index(
         return result
     read = [*changes.new, *changes.changed]
     dropped = [file.path for file in (*changes.changed, *changes.removed)]
-    origin = PartOrigin(corpus.corpus, read, dropped)
+    origin = PartOrigin(corpus.corpus, corpus.text_column, corpus.boundary, read, dropped)
 
     def passages() -> Iterator[Passage]:
         return passages_of(_documents(reader, corpus, _with_files(parts, read)), max_words)
@@ -151,6 +155,16 @@ def update_index(
             _require_passages(count, corpus)
             settings.write(partial)
     return result._replace(passages=count)
+
+
+def _outside(path: str, parts: Sequence[Part]) -> list[Part]:
+    """Return the parts of a corpus without the files of an index that lies among them."""
+    index = os.path.realpath(path)
+    own = tuple(folder + os.sep for folder in (index, index + outputs.SUFFIX))
+    return [
+        (number, [name for name in names if not os.path.realpath(name).startswith(own)])
+        for number, names in parts
+    ]
 
 
 def _require_passages(count: int, corpus: CorpusToIndex) -> None:
@@ -177,8 +191,11 @@ def _changes(index: SearchIndex, corpus: CorpusToIndex, files: Sequence[IndexedF
     """Return how the files of a corpus, and those that exist, differ from those of an index.
 
     Raises:
-      InputError: a corpus that is read as a whole was changed or removed, or is new in part.
+      InputError: a corpus that is read as a whole was changed or removed, or is new in part, or a
+        file of the index was read with other options.
     """
+    for origin in (part.origin for part in index.parts):
+        _require_same_reading(origin, corpus, files)
     known = {file.path: file for file in index.files}
     new = [file for file in files if file.path not in known]
     changed = [file for file in files if known.get(file.path, file) != file]
@@ -190,6 +207,23 @@ def _changes(index: SearchIndex, corpus: CorpusToIndex, files: Sequence[IndexedF
     if corpus.kind in _AS_A_WHOLE and len(new) < len(files):
         _require_whole(corpus.corpus, [file.path for file in new])
     return _Changes(new, changed, removed)
+
+
+def _require_same_reading(
+    origin: PartOrigin, corpus: CorpusToIndex, files: Sequence[IndexedFile]
+) -> None:
+    known = {file.path for file in origin.files}
+    if known.isdisjoint(file.path for file in files):
+        return
+    for option, old, new in (
+        ("text_column", origin.text_column, corpus.text_column),
+        ("document_boundary", origin.document_boundary, corpus.boundary),
+    ):
+        if old and new and old != new:
+            raise InputError(
+                f"--{option} must be as it was when the same files were indexed, {old!r}. "
+                f"Received: {new!r}. Pass the same, or another --output."
+            )
 
 
 def _require_whole(corpus: str, differing: Sequence[str]) -> None:

@@ -55,11 +55,15 @@ class PartOrigin(NamedTuple):
 
     Attributes:
       corpus: `--corpus`.
+      text_column: `--text_column`.
+      document_boundary: `--document_boundary` or its default; empty for kinds that have none.
       files: the files that were read.
       dropped: absolute paths of files of earlier parts, which were changed or removed since.
     """
 
     corpus: str
+    text_column: str
+    document_boundary: str
     files: list[IndexedFile]
     dropped: list[str]
 
@@ -112,7 +116,8 @@ class IndexPart:
         self.words = WordPostings(folder, is_left)
         self._vectors = np.load(os.path.join(folder, VECTORS), mmap_mode="r")
         files = [IndexedFile(*row) for row in about["files"] if row[0] not in dropped]
-        self.origin = PartOrigin(about["corpus"], files, about["dropped"])
+        given = {name: about[name] for name in PartOrigin._fields}
+        self.origin = PartOrigin(**given | {"files": files})
 
     def __len__(self) -> int:
         return len(self._rows)

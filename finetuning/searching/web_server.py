@@ -10,6 +10,7 @@ import html
 import http.server
 import json
 import os
+import re
 import string
 import threading
 import traceback
@@ -88,7 +89,7 @@ class SearchServer(http.server.ThreadingHTTPServer):
         if by not in self.methods:
             raise InputError(f"by must be one of {', '.join(self.methods)}. Received: {by!r}.")
         top_k = fields.get("top_k", [str(self.top_k)])[-1]
-        if not (top_k.isascii() and top_k.isdigit() and 1 <= int(top_k[:9]) <= MOST_RESULTS):
+        if not (re.fullmatch("[0-9]{1,3}", top_k) and 1 <= int(top_k) <= MOST_RESULTS):
             raise InputError(f"top_k must be from 1 to {MOST_RESULTS}. Received: {top_k!r}.")
         return Question(query, by, int(top_k))
 

@@ -1,8 +1,5 @@
 """Teachers of a distillation: a fine-tuned run or, for a ranker, a model of vectors."""
 
-import glob
-import hashlib
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -17,7 +14,7 @@ from albert_tf.tasks.predictor import load_predictor, predict, task_of
 from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets import OWN, reading_of
 from finetuning.datasets.dataset import Dataset, Reading
-from finetuning.datasets.embeddings.teachers import load_search_teacher
+from finetuning.datasets.embeddings.teachers import load_search_teacher, teacher_fingerprint
 from finetuning.kinds.kind import FinetuningKind, TeacherOutput
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import comparison
@@ -112,7 +109,9 @@ class RunTeacher:
                     f"--teacher={self.path} must have the same {key} as --data_dir. Received: "
                     f"{shortened(own)}, and {shortened(of_data)} in the data."
                 )
-        changes = {"exit_losses": False} if task.exit_losses else {}
+        changes: dict[str, Any] = {"exit_losses": False} if task.exit_losses else {}
+        if task.logit_temperature != 1:  # the outputs that a student learns are divided already
+            changes["logit_temperature"] = 1.0
         settings = FINETUNING[task.kind].student_settings
         return task.replace(
             **changes, **{key.partition(".")[2]: settings[key][0] for key in settings}
@@ -158,27 +157,8 @@ class VectorTeacher:
         self._embed = load_search_teacher(path, _BATCH)
 
     def weights(self) -> str:
-        """Return a hash of the names and contents of the model's files.
-
-        They are all of its folder or, of an ONNX file, those that begin with its name, and the JSON
-        files of its folder and of the one above, where its tokenizer may be.
-        """
-        path, digest = os.path.abspath(pretrained.locate(self.path)), hashlib.sha256()
-        if os.path.isdir(path):
-            folder, patterns = path, ["**/*"]
-        else:
-            folder, name = os.path.split(path)
-            patterns = [f"{glob.escape(name)}*", "*.json", "../*.json", "*/config.json"]
-        found = {
-            os.path.join(folder, name)
-            for pattern in patterns
-            for name in glob.glob(pattern, root_dir=folder, recursive=True)
-        }
-        for path in sorted(filter(os.path.isfile, found)):
-            with open(path, "rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(f"{os.path.relpath(path, folder)}\0{content}\0".encode())
-        return digest.hexdigest()[:16]
+        """Return a hash of the model's files."""
+        return teacher_fingerprint(self.path)
 
     def reading(self, name: str) -> Reading:
         """Return the default: a model of vectors has no columns."""

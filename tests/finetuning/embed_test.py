@@ -28,10 +28,10 @@ class SentenceTransformer:
 
     def encode(self, texts, batch_size, show_progress_bar, convert_to_numpy):
         print("a note of the package")
-        with open(self.path / "calls", "a") as file:
+        with open(self.path.parent / "calls", "a") as file:
             file.write(json.dumps(texts) + "\\n")
         numbers = [int(text.split()[-1]) for text in texts if text != "a text"]
-        fails_at = self.path / "fails_at"
+        fails_at = self.path.parent / "fails_at"
         if fails_at.exists() and int(fails_at.read_text()) in numbers:
             raise SystemExit(3)
         return np.array([[number, 1] for number in numbers or [0]], np.float64)
@@ -61,17 +61,22 @@ def test_they_are_read_as_labels(options):
         main(options, 4)
 
 
-def test_it_continues_where_it_was_interrupted(options):
-    folder = pathlib.Path(options.data_dir, "teacher")
+@pytest.mark.parametrize("changed", [False, True])
+def test_it_continues_where_it_was_interrupted(options, changed: bool):
+    """With another teacher at the same path, it begins again."""
+    folder = pathlib.Path(options.data_dir)
     (folder / "fails_at").write_text("9")
     with pytest.raises(MachineError, match="--teacher=.*ended with exit status 3"):
         main(options, 4)
     assert not (pathlib.Path(options.data_dir) / "train.vectors").exists()
     (folder / "fails_at").unlink()
     (folder / "calls").unlink()
+    if changed:
+        (folder / "teacher" / "weights").write_text("others")
     main(options, 4)
     calls = [json.loads(line) for line in (folder / "calls").read_text().splitlines()]
-    assert calls == [["a text"], TEXTS[:1], TEXTS[8:]]
+    before = [TEXTS[:4], TEXTS[4:8]] if changed else []
+    assert calls == [["a text"], TEXTS[:1], *before, TEXTS[8:]]
     vectors = np.load(f"{options.data_dir}/train.vectors/vectors.npy")
     assert vectors.dtype == np.float16 and vectors[:, 0].tolist() == [*range(10)]
 

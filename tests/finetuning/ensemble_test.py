@@ -11,13 +11,14 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets import DATASETS
-from finetuning.datasets.dataset import Source
+from finetuning.datasets.dataset import Reading, Source
 from finetuning.ensemble import EnsembleOptions, _Members, main
 from finetuning.reporting.report import fingerprint
 from tests.finetuning.untrained import leave_run, leave_weights
@@ -125,3 +126,29 @@ def test_members_whose_spans_do_not_fit(
         return
     with pytest.raises(InputError, match=words):
         main(options)
+
+
+def test_members_have_their_own_temperatures(start: str, tmp_path: pathlib.Path, capsys):
+    for name, temperature in (("a", 1.3), ("b", 1.7)):
+        task = ClassifierSettings(("x", "y"), long_texts="mean", logit_temperature=temperature)
+        leave_run(start, tmp_path / name, "text_classification", task)
+    main(EnsembleOptions((f"{tmp_path}/?",), str(tmp_path / "out"), "nowhere", dry_run=True))
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_the_part_that_was_held_out_of_training(start: str, tmp_path: pathlib.Path):
+    """Runs with --dev_fraction have no file of it."""
+    rows = [f"text {i}\t{'xy'[i % 2]}" for i in range(40)]
+    (tmp_path / "train.tsv").write_text("\n".join(["text\tlabel", *rows]))
+    source = Source(str(tmp_path), reading=Reading(dev_fraction=0.2))
+    data = DATASETS["text_classification"].read(source)
+    for seed in (1, 2):
+        path, task = tmp_path / "runs" / str(seed), data.task.replace(seq_length=16)
+        run = leave_run(start, path, "text_classification", task, fingerprint(data))
+        leave_weights(run, seed)
+        config = json.loads((path / "config.json").read_text())
+        (path / "config.json").write_text(json.dumps(config | {"reading": {"dev_fraction": 0.2}}))
+    runs = (str(tmp_path / "runs" / "*"),)
+    main(EnsembleOptions(runs, str(tmp_path / "out"), str(tmp_path), part="dev", select="all"))
+    (file,) = (tmp_path / "out").glob("*dev*")
+    assert len(file.read_text().splitlines()) == len(data.dev["dev"]) == 8

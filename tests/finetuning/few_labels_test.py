@@ -125,6 +125,13 @@ def test_a_label_with_one_text_is_refused(start: str, tmp_path: pathlib.Path):
     assert not (tmp_path / "run").exists()
 
 
+def test_one_label_is_refused(start: str, tmp_path: pathlib.Path):
+    data = table(tmp_path / "data", {"a": 40, "b": 2})
+    with pytest.raises(ConfigError, match="of at least 2 labels. Received: only texts of a"):
+        few(tmp_path / "run", start, data, max_train_examples=2)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

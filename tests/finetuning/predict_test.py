@@ -223,6 +223,14 @@ def test_ids_of_a_table_come_back(ab: str, tmp_path: pathlib.Path, file, content
     assert first[:-3] == ([] if ids == [None, None] else [ids[0] or ""])
 
 
+def test_the_texts_are_not_overwritten(ab: str, tmp_path: pathlib.Path):
+    path = tmp_path / "texts.txt"
+    path.write_text("a text\n")
+    with pytest.raises(InputError, match="--output must not be the file of --input"):
+        ask(ab, str(path), str(tmp_path / "." / "texts.txt"))
+    assert path.read_text() == "a text\n"
+
+
 def test_lines_that_were_rejected_have_no_prediction(ab: str, tmp_path: pathlib.Path, capsys):
     rows = "1,x,a,accept\n2,y,b,reject\n3,z,a,accept\n"
     (tmp_path / "test.csv").write_text(f"id,text,label,answer\n{rows}")

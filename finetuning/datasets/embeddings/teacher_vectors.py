@@ -43,7 +43,7 @@ class VectorStore:
 
     Attributes:
       vectors: [N, D], mapped from the file.
-      fingerprint: a name that changes with the texts and the size.
+      fingerprint: a name that changes with the texts and the vectors.
 
     Raises:
       InputNotFoundError: a file is missing.
@@ -66,18 +66,22 @@ class VectorStore:
                 f"{self.path!r} must have the shape {shape} of {TEXTS}, in float16 or float32. "
                 f"Received: {self.vectors.shape}, {self.vectors.dtype}. Make the vectors again."
             )
-        self.fingerprint = f"{str(self.texts)[:16]} {shape}"
-        self._require_numbers()
+        self.fingerprint = f"{str(self.texts)[:16]} {shape} {self._checked_digest()}"
 
-    def _require_numbers(self) -> None:
+    def _checked_digest(self) -> str:
+        """Return 16 hex digits of the vectors' bytes, which must be finite numbers."""
+        digest = hashlib.sha256()
         for begin in range(0, len(self.vectors), _ROWS):
-            is_finite = np.isfinite(self.vectors[begin : begin + _ROWS]).all(axis=1)
+            rows = self.vectors[begin : begin + _ROWS]
+            digest.update(np.ascontiguousarray(rows))
+            is_finite = np.isfinite(rows).all(axis=1)
             if not is_finite.all():
                 row = begin + int(np.argmin(is_finite))
                 raise InputError(
                     f"{self.path!r}: row {row:,}, counted from 0, must be of finite numbers. "
                     "Correct it, or leave the text out and make the vectors again."
                 )
+        return digest.hexdigest()[:16]
 
 
 def with_vectors(examples: Sequence[TextExample], folder: str, path: str) -> list[TextExample]:

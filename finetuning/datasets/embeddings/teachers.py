@@ -1,6 +1,8 @@
 """Models whose vectors others learn: of this project, SavedModels, ONNX, sentence-transformers."""
 
 import functools
+import glob
+import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -64,6 +66,30 @@ def load_search_teacher(path: str, batch_size: int) -> SearchTeacher:
         functools.partial(embedder.encode_query, **options),
         functools.partial(embedder.encode_document, **options),
     )
+
+
+def teacher_fingerprint(path: str) -> str:
+    """Return 16 hex digits that change with the names and contents of a model's files.
+
+    They are all of its folder or, of an ONNX file, those that begin with its name, and the JSON
+    files of its folder and of the one above, where its tokenizer may be.
+    """
+    path, digest = os.path.abspath(pretrained.locate(path)), hashlib.sha256()
+    if os.path.isdir(path):
+        folder, patterns = path, ["**/*"]
+    else:
+        folder, name = os.path.split(path)
+        patterns = [f"{glob.escape(name)}*", "*.json", "../*.json", "*/config.json"]
+    found = {
+        os.path.join(folder, name)
+        for pattern in patterns
+        for name in glob.glob(pattern, root_dir=folder, recursive=True)
+    }
+    for path in sorted(filter(os.path.isfile, found)):
+        with open(path, "rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{os.path.relpath(path, folder)}\0{content}\0".encode())
+    return digest.hexdigest()[:16]
 
 
 def _of_this_project(path: str) -> Any:

@@ -55,6 +55,7 @@ class Table:
         allow_empty: bool = False,
         unchecked: Sequence[str] = (),
         lists_of_one: Sequence[str] = (),
+        may_lack: Sequence[str] = (),
     ) -> Rows:
         """Yield `file:line` and the cells of the named columns for each row.
 
@@ -64,6 +65,7 @@ class Table:
           allow_empty: accept empty cells.
           unchecked: the columns whose cells may be empty and, in objects, of any type.
           lists_of_one: the columns in which a list of one is its item.
+          may_lack: the columns whose cells may be empty or, in objects, null or missing: then "".
 
         Raises:
           InputError: a column is missing or repeated, a row has more or fewer cells than columns, a
@@ -94,7 +96,16 @@ class Table:
                 else as_text(only_item(cells[index]) if name in lists_of_one else cells[index])
                 for name, index in zip(names, indices, strict=True)
             ]
-            checked = [pair for pair in zip(chosen, names, strict=True) if pair[1] not in unchecked]
+            lacking = [
+                name in may_lack and cell in (None, "")
+                for cell, name in zip(chosen, names, strict=True)
+            ]
+            chosen = ["" if lacks else cell for cell, lacks in zip(chosen, lacking, strict=True)]
+            checked = [
+                (cell, name)
+                for cell, name, lacks in zip(chosen, names, lacking, strict=True)
+                if not lacks and name not in unchecked
+            ]
             self._check(checked, line, allow_empty)
             count += 1
             yield f"{self.path}:{line}", chosen

@@ -31,13 +31,19 @@ _OFFSETS = (
 Row = tuple[int, str, Any]  # its number, its text and its object
 
 
-def rows_of(path: str) -> list[Row]:
+def rows_of(path: str, reading: Reading, to_predict: bool) -> list[Row]:
     """Return the objects of a file, without those that were rejected in Prodigy.
+
+    In a part `to_predict` without labels, these stay.
 
     Raises:
       InputError: the file cannot be read, or has no objects.
     """
-    rows = list(prodigy.accepted(path, object_rows(path), _answer))
+    rows = list(object_rows(path))
+    keys = {*_SPANS, *_TAGS} if _has_default_label(reading) else {reading.label_column}
+    has_labels = any(isinstance(row, dict) and not keys.isdisjoint(row) for _, _, row in rows)
+    if has_labels or not to_predict:
+        rows = list(prodigy.accepted(path, rows, _answer))
     if not rows:
         raise InputError(f"{path} holds no texts. Write a JSON object on each line.")
     return rows

@@ -123,7 +123,9 @@ def _read(
     """Return `file:line` and the example of each text, their documents, and the tags' scheme."""
     if format_of(path) not in json_files.FORMATS:
         sentences = token_files.read_conll(path, source.reading)
-    elif object_files.has_tokens(rows := object_files.rows_of(path), source.reading):
+    elif object_files.has_tokens(
+        rows := object_files.rows_of(path, source.reading, allow_empty), source.reading
+    ):
         sentences = object_files.read_tokens(path, rows, source.reading)
     else:
         located = list(object_files.read_spans(path, rows, source.reading, allow_empty))

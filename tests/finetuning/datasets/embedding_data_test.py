@@ -305,6 +305,10 @@ class TestVectors:
         np.testing.assert_array_equal([np.asarray(each.label) for each in data.train], vectors)
         few = dataclasses.replace(source, reading=Reading(max_train_examples=1))
         assert len(limited(few, data.train)) == 1
+        name = repr(data.train[0].label)  # by which cached features are found again
+        assert name == repr(EMBEDDING.read(source).train[0].label)
+        np.save(tmp_path / "train.vectors" / "vectors.npy", -vectors)
+        assert name != repr(EMBEDDING.read(source).train[0].label)
 
     @pytest.mark.parametrize(
         ("vectors", "given", "message"),

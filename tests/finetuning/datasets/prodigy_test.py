@@ -7,9 +7,12 @@ import pytest
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.tokens.model import TokenSettings
+from finetuning import predict
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.multi_label import MultiLabel
 from finetuning.datasets.text_classification import TextClassification
+from finetuning.datasets.tokens.token_classification import TokenClassification
 from tests.finetuning.datasets.text_classification_test import write
 
 TASK = TextClassification()
@@ -63,6 +66,19 @@ def test_a_part_to_predict_keeps_its_rows(tmp_path):
     assert len(MultiLabel().read_part(source, "test", several)) == 3
     (tmp_path / "test.csv").write_text("text,label,answer\na,x,accept\nb,y,reject\n")
     assert [each.first for each in TASK.read_part(source, "test", task)] == ["a"]
+
+
+def test_tokens_to_predict_keep_their_rows(tmp_path):
+    """Their labels have other keys, so the readers of examples and of ids decide separately."""
+    source, task = write(tmp_path), TokenSettings(labels=("P",))
+    rows = [{"text": t, "id": t * 2, "answer": a} for t, a in (("a", "accept"), ("b", "reject"))]
+    for spans, kept in (({}, ["a", "b"]), ({"spans": []}, ["a"])):
+        lines = [json.dumps(row | spans) for row in rows]
+        (tmp_path / "test.jsonl").write_text("\n".join(lines))
+        examples = TokenClassification().read_part(source, "test", task)
+        assert [example.text for example in examples] == kept
+        ids = predict._ids("token_classification", source, "test", examples)
+        assert ids == [text * 2 for text in kept]
 
 
 @pytest.mark.parametrize("extension", ["csv", "jsonl"])

@@ -6,10 +6,13 @@ import pathlib
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.regressor.model import RegressorSettings
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.text_classification import TextClassification
+from finetuning.datasets.text_regression import TextRegression
 
 TASK = TextClassification()
 DEV = "text\tlabel\nx\ta\n"
@@ -53,6 +56,25 @@ def test_pairs_in_files_of_several_formats(tmp_path):
     assert data.dev == {"dev": [TextExample("e", "f\tg", 1)]}
     assert TASK.read_part(source, "test", data.task) == [TextExample("i", "h", None)]
     assert TASK.read_part(source, "more", data.task) == [TextExample("i", "h", 1)]
+
+
+def test_rows_to_predict_may_lack_their_label(tmp_path):
+    source = write(
+        tmp_path,
+        test_csv="id,text,label\n1,a,\n2,b,no\n3,, \n",
+        more_jsonl='{"text": "a", "label": null}\n{"text": "b"}\n{"text": "c", "label": ["no"]}\n',
+    )
+    task = ClassifierSettings(("no", "yes"))
+    found = {part: TASK.read_part(source, part, task) for part in ("test", "more")}
+    assert [(each.first, each.label) for each in found["test"]] == [
+        ("a", None),
+        ("b", 0),
+        ("", None),
+    ]
+    assert [each.label for each in found["more"]] == [None, None, 0]
+    regression = write(tmp_path, scores_csv="text,label\na,\nb,1.5\n")
+    numbers = TextRegression().read_part(regression, "scores", RegressorSettings())
+    assert [each.label for each in numbers] == [None, 1.5]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from finetuning.searching.indexing import IndexingResult
+from finetuning.searching.indexing import CorpusToIndex, IndexingResult, update_index
 from finetuning.searching.part_files import CONTENTS, IndexedFile
 from finetuning.searching.search_index import SearchIndex
 from finetuning.searching.searcher import METHODS, Searcher
@@ -106,6 +106,39 @@ def test_other_settings_are_refused(notes):
     with pytest.raises(InputError, match=r"--max_words must be that of the index, 8\. Received: 9"):
         build(max_words=9)
     assert build().new_files == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"text_column": "title"}, r"--text_column must be .* indexed, 'text'\. Received: 'title'"),
+        ({"document_boundary": "blank_line"}, "--document_boundary must be .* indexed, 'file'"),
+    ],
+)
+def test_files_are_read_as_before(notes, option, message):
+    (notes / "notes" / "a.jsonl").write_text('{"text": "A goose.", "title": "A swan."}\n')
+
+    def update(**given) -> IndexingResult:
+        return update_index("index", CorpusToIndex("files:notes", **given), 8, LetterModel)
+
+    update()
+    with pytest.raises(InputError, match=message):
+        update(**option)
+    assert update(document_boundary="file").new_files == 0  # the default of texts
+    assert build(corpus="jsonl:notes/*.jsonl").new_files == 0  # has no boundary
+
+
+def test_an_index_in_its_folder_leaves_itself_out(notes):
+    def build_there(**given) -> IndexingResult:
+        return build("notes/index", "files:notes", chunk=1, **given)
+
+    with pytest.raises(KeyboardInterrupt):
+        build_there(model=LetterModel(fails_at=3))
+    model = LetterModel()
+    assert build_there(model=model).passages == 8 and len(model.calls) == 5  # it was continued
+    (notes / "notes" / "e.txt").write_text("A heron.")
+    assert build_there()[:4] == (1, 0, 0, 3)
+    assert build_there()[:4] == (0, 0, 0, 4) and len(passages("notes/index")) == 9
 
 
 @pytest.mark.parametrize("fails_at", [-1, 1])

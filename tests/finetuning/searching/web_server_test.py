@@ -105,6 +105,7 @@ def test_fields_of_a_request(port, by):
         ("/search?q=a&top_k=0", "top_k must be from 1 to 100"),
         ("/search?q=a&top_k=" + "9" * 5000, "top_k must be from 1 to 100"),
         ("/search?q=a&top_k=%C2%B2", "top_k must be"),
+        ("/search?q=a&top_k=0000000001999", "top_k must be"),
         (f"/search?q={'a' * (LONGEST_QUERY + 1)}", "q must have at most 2,000 characters"),
     ],
 )
