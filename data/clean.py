@@ -32,6 +32,7 @@ from data.cleaning.repeated_lines import RepeatedLines
 from data.cleaning.report import Report
 from data.corpora.corpus import Document, NumberedCorpus, corpus_bytes
 from data.corpora.sentences import sentences_of
+from data.corpora.texts import encodable
 from data.records import locations
 
 SHARD_BYTES = 2**26
@@ -91,10 +92,10 @@ def _write_shards(
 ) -> None:
     """Write what the filters leave of the documents, before duplicates are dropped."""
     for document in _documents(corpus, "cleaning"):
-        text = _text_of(document)
-        report.read.add(text, document.source)
-        if (left := filters.cleaned(text, document.source)) is not None:
-            shards.write(left, document.source)
+        text, source = _text_of(document), encodable(document.source)
+        report.read.add(text, source)
+        if (left := filters.cleaned(text, source)) is not None:
+            shards.write(left, source)
             if duplicates:
                 duplicates.add(left)
     shards.close()

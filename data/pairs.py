@@ -45,6 +45,10 @@ class PairsOptions(commands.CommandOptions):
         "blank_line",
     )
     errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
+    data_dir: str | None = commands.option("data folder of TFDS", None, path=True)
+    text_column: str = commands.option(
+        "the key of the text in JSON lines, its column in parquet and Arrow files", "text"
+    )
     seed: Annotated[int, between("[0, 2^31)")] = commands.option("the seed of crops", 0)
     dry_run: bool = commands.option("check the options, and that the files can be read", False)
 
@@ -89,7 +93,13 @@ def main(options: PairsOptions) -> None:
 def _pairs(
     options: PairsOptions, excluded: set[str], counts: collections.Counter[str]
 ) -> Iterator[tuple[str, str]]:
-    documents = read_documents(options.corpus, options.document_boundary, options.errors)
+    documents = read_documents(
+        options.corpus,
+        options.document_boundary,
+        options.errors,
+        options.data_dir,
+        options.text_column,
+    )
     written = 0
     for number, document in enumerate(documents):
         every = list(document.sentences)

@@ -81,7 +81,8 @@ def facts_of(manifest: Manifest, sampled: Sampled) -> Facts:
     """Return the facts of the text of some records, for which words and copies are estimated."""
     counts, distinct = manifest.counts, sketch.size_of(sketch.from_text(manifest.sketch))
     copies = max(0, counts.documents - distinct) if distinct else 0
-    words = round(counts.pieces / (sampled.pieces_a_word or 1))
+    copies_of_each = manifest.build_options.get("dupe_factor") or 1
+    words = round(counts.pieces / copies_of_each / (sampled.pieces_a_word or 1))
     return Facts(counts.documents - copies, copies, words, sampled)
 
 

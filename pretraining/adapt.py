@@ -71,6 +71,9 @@ class AdaptOptions(commands.CommandOptions):
         "the key of your own text in JSON lines, its column in parquet and Arrow files",
         "text",
     )
+    general_text_column: str = commands.option(
+        "the same of the general text", "text", needs="general"
+    )
     errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
     seq_length: int = commands.option("pieces per sequence, as for data.build", 128)
     heldout_fraction: Annotated[float, between("(0, 1)")] = commands.option(
@@ -113,6 +116,11 @@ class Adaptation:
         self.options, self._call = options, run_command
         self.config = settings.override(experiment(options.experiment), options.set)
         self.steps = options.steps or (None if options.minutes else self.config.loop.steps)
+        if self.config.evaluation.every:
+            raise InputError(
+                "`evaluation.every` must be 0, since both models are evaluated once, at the ends. "
+                f"Received: {self.config.evaluation.every}. Leave it out."
+            )
         self._texts = {OWN: options.corpus}
         if options.general:
             self._texts[GENERAL] = options.general
@@ -120,16 +128,17 @@ class Adaptation:
             NumberedCorpus(
                 corpus, self._boundary(name), options.errors, None, self._column(name)
             ).require_text()
+            _require_outside(options.output, corpus)
         require_heads(pretrained.locate(options.init))
-        if os.path.isfile(self._path(RESULT)):
-            self._require_same_options()
-        else:
+        if not os.path.isfile(self._path(RESULT)):
             outputs.require_new(options.output)
+        elif os.listdir(options.output) != [RESULT]:  # otherwise nothing was made yet
+            self._require_same_options()
 
     def run(self) -> dict[str, dict[str, Any]]:
         """Return the figures of both models on the held-out documents of each text."""
         os.makedirs(self.options.output, exist_ok=True)
-        if not os.path.isfile(self._path(RESULT)):  # it marks the folder as ours
+        if set(os.listdir(self.options.output)) <= {RESULT}:  # it marks the folder as ours
             outputs.write_json(self._path(RESULT), {"options": settings.to_dict(self.options)})
         init, vocabulary, texts = self.options.init, self._vocabulary(), self._texts
         old = {name: self._records(name, "heldout", init) for name in texts}
@@ -162,7 +171,8 @@ class Adaptation:
         return self.options.document_boundary if name == OWN else "blank_line"
 
     def _column(self, name: str) -> str:
-        return self.options.text_column if name == OWN else "text"
+        options = self.options
+        return options.text_column if name == OWN else options.general_text_column
 
     def _vocabulary(self) -> str:
         """Return the tokenizer of the new model, after extending it if asked for."""
@@ -234,6 +244,20 @@ class Adaptation:
             "bytes_per_piece": counts.text_bytes / counts.pieces,
             "unknown_pieces": counts.unknown_pieces / counts.pieces,
         }
+
+
+def _require_outside(output: str, corpus: str) -> None:
+    """Check that the results will not be read as texts."""
+    location = corpus.partition(":")[2]
+    folder = location if os.path.isdir(location) else location.partition("**")[0]
+    reads_all_below = os.path.isdir(location) or "**" in location
+    if reads_all_below and (os.path.realpath(output) + os.sep).startswith(
+        os.path.realpath(folder or ".").rstrip(os.sep) + os.sep
+    ):
+        raise InputError(
+            f"--output must not be in the folder of {corpus}, which would then contain the "
+            f"results. Received: {output!r}. Name another folder."
+        )
 
 
 def table(figures: dict[str, dict[str, Any]]) -> str:

@@ -184,7 +184,20 @@ def _write(results: dict[str, dict[str, Any]], run: RunDir | None, output: str |
             name = os.path.basename(os.path.abspath(source))
             name = f"minimal_pairs-{name}" if "minimal_pairs" in figures else name
             name += "-trained_only" * ("trained_only" in figures)
-            outputs.write_json(run.evaluation_path(name), figures)
+            outputs.write_json(_path_for(run, name, source), figures)
+
+
+def _path_for(run: RunDir, name: str, source: str) -> str:
+    """Return where the figures of a data set go: not over those of another one of its name."""
+    path, folder = run.evaluation_path(name), os.path.dirname(os.path.abspath(source))
+    while os.path.isfile(path) and os.path.dirname(folder) != folder:
+        known = outputs.read_json(path, allow_nan=True)
+        other = known.get("minimal_pairs", known.get("data"))
+        if not isinstance(other, str) or os.path.abspath(other) == os.path.abspath(source):
+            break
+        name, folder = f"{os.path.basename(folder)}-{name}", os.path.dirname(folder)
+        path = run.evaluation_path(name)
+    return path
 
 
 def config_of(run: RunDir, records: Records, assignments: tuple[str, ...] = ()) -> PretrainConfig:

@@ -72,6 +72,7 @@ class AlbertConfig(Bounded):
     rematerialize_chunks: Annotated[int, POSITIVE, at_most(2**16)] = 1
 
     def __post_init__(self) -> None:
+        settings.require_types(self)
         super().__post_init__()
         self._must_divide("num_heads", "hidden_size")
         self._must_divide("num_groups", "num_layers")

@@ -99,9 +99,13 @@ class AlbertEncoder(ConfiguredModel):
     ) -> Outputs:
         """Run the encoder with a set of operations; see the class for the other arguments."""
         config = self.config
-        check_types(inputs, INPUTS)
+        inputs = as_int32(inputs, INPUTS)
         _check_shapes(inputs, config)
         _check_values(inputs, config)
+        if num_layers is not None and not 1 <= num_layers <= config.num_layers:
+            raise ValueError(
+                f"`num_layers` must be from 1 to {config.num_layers}. Received: {num_layers}."
+            )
         if not training or config.hidden_dropout == config.attention_dropout == 0.0:
             dropout_key = None
         elif dropout_key is None:
@@ -162,20 +166,24 @@ def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:
     return AlbertEncoder.load(path, **kwargs)
 
 
-def check_types(inputs: Mapping[str, tf.Tensor], names: Sequence[str]) -> None:
-    """Check that `inputs` is a dict with integer tensors of these names.
+def as_int32(inputs: Mapping[str, tf.Tensor], names: Sequence[str]) -> dict[str, tf.Tensor]:
+    """Return the inputs of these names as int32.
+
+    In a graph they may be floats: with these, Keras builds a subclassed model that it loads.
 
     Raises:
-      ValueError: it is not; names what was received.
+      ValueError: `inputs` is no dict of such tensors; names what was received.
     """
     given = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
     if not isinstance(inputs, Mapping) or set(names) - set(inputs):
         raise ValueError(f"the inputs must be a dict with {', '.join(names)}. Received: {given}.")
     for name in names:
         dtype = getattr(inputs[name], "dtype", None)
-        if dtype is None or not dtype.is_integer:
+        is_built = dtype is not None and dtype.is_floating and not tf.executing_eagerly()
+        if dtype is None or not (dtype.is_integer or is_built):
             received = dtype.name if dtype else type(inputs[name]).__name__
             raise ValueError(f"`{name}` must be an int32 tensor. Received: {received}.")
+    return {name: tf.cast(inputs[name], tf.int32) for name in names}
 
 
 def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:

@@ -9,7 +9,7 @@ import tf_keras
 from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.configured_model import ConfiguredModel, Outputs
-from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically, check_types
+from albert_tf.models.encoder import INPUTS, AlbertEncoder, as_int32, call_symbolically
 from albert_tf.models.head import HEADS, POOLED_OUTPUT, Head, load_heads, parse_heads
 from albert_tf.models.kernels.interface import Kernels
 from albert_tf.models.layers import common
@@ -88,7 +88,7 @@ class AlbertPretrainer(ConfiguredModel):
         labels: Mapping[str, tf.Tensor] | None = None,
     ) -> Outputs:
         """Run the encoder and the heads with a set of operations; see the class for the others."""
-        check_types(inputs, (*INPUTS, "masked_lm_positions"))
+        inputs = as_int32(inputs, (*INPUTS, "masked_lm_positions"))
         encoder_inputs = {name: inputs[name] for name in INPUTS}
         skip_padding = labels is not None  # losses with labels ignore padded positions
         outputs = self.encoder.run(
@@ -107,7 +107,7 @@ class AlbertPretrainer(ConfiguredModel):
             targets = labels["masked_lm_ids"], labels["masked_lm_weights"]
             # The exponent range of float16 is too small for gradients of logits.
             dtype = tf.bfloat16 if self.compute_dtype == "bfloat16" else tf.float32
-            outputs["mlm_sums"] = self.mlm_head(*rows, *targets, dtype, ops)
+            outputs["mlm_sums"] = self.mlm_head.sums(ops, *rows, *targets, dtype)
         return outputs
 
     def create_weights(self) -> Self:

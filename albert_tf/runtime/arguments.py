@@ -1,5 +1,6 @@
 """Checks of lists that callers of the library pass."""
 
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,18 @@ def list_of(kinds: type | tuple[type, ...], values: Any, expected: str) -> list[
         if not isinstance(item, kinds):
             raise InputError(f"{expected} Received: {_short(item)} as number {number}.")
     return items
+
+
+def positive(name: str, value: Any) -> int:
+    """Return a positive integer, of Python or NumPy.
+
+    Raises:
+      InputError: `value` is another one; the message has the argument's `name`.
+    """
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_integer or value < 1:
+        raise InputError(f"`{name}` must be a positive integer. Received: {_short(value)}.")
+    return int(value)
 
 
 def _can_be_iterated(value: Any) -> bool:

@@ -201,8 +201,7 @@ class RunDir:
           InputError: another process is training it.
         """
         with open(self.environment_path, encoding="utf-8") as file:  # is never replaced
-            with contextlib.suppress(OSError):  # a file system without locks
-                outputs.lock(file, f"--run_dir={self.path}: another process is training this run")
+            outputs.lock(file, f"--run_dir={self.path}: another process is training this run")
             yield
 
     def _require_same_config(self, config: Mapping[str, Any]) -> None:

@@ -53,6 +53,17 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     return cls(**built)
 
 
+def require_types(tree: Any) -> None:
+    """Check that each field of a dataclass has a value of its type.
+
+    Raises:
+      ConfigError: one has not.
+    """
+    hints = typing.get_type_hints(type(tree))
+    for field in dataclasses.fields(tree):
+        _checked(field.name, hints[field.name], getattr(tree, field.name))
+
+
 def _required(cls: Any) -> list[str]:
     absent = dataclasses.MISSING
     fields = dataclasses.fields(cls)

@@ -9,7 +9,7 @@ import tensorflow as tf
 import albert_tf
 from albert_tf.models.checkpoints import is_saved_model
 from albert_tf.runtime import pretrained
-from albert_tf.runtime.arguments import list_of
+from albert_tf.runtime.arguments import list_of, positive
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
@@ -52,9 +52,9 @@ class Predictor:
 
         Raises:
           InputError: `examples` is a single example or a table, or contains a value of the wrong
-            class.
+            class, or `batch_size` is not positive.
         """
-        examples = self._examples(examples)
+        examples, batch_size = self._examples(examples), positive("batch_size", batch_size)
         return self.answer(examples, batch_size)[0] if examples else []
 
     def _examples(self, values: Any) -> list[Any]:

@@ -143,6 +143,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         finally:
             self._step_key = None
 
+    @tf.autograph.experimental.do_not_convert
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Run tf_keras's training step, summing the gradients of `accumulation_steps` parts.
 

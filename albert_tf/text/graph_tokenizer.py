@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.normalization import Normalization, combining_ranges, re2_class
+from albert_tf.text.normalization import SURROGATES, Normalization, combining_ranges, re2_class
 from albert_tf.text.tokenizer import SpecialIds, Tokenizer
 from albert_tf.text.truncation import truncated_lengths_in_graph
 from albert_tf.text.unknown_characters import LONG, shorten
@@ -26,6 +26,11 @@ WHITE_SPACE = (
 _NUL, _NO_CHARACTER = r"\x00", "\uffff"
 
 
+def strings(texts: Sequence[str]) -> tf.Tensor:
+    """Return texts as a tensor, string [B]; lone surrogates become U+FFFD, as in ids."""
+    return tf.constant([SURROGATES.sub("\ufffd", text) for text in texts], tf.string)
+
+
 class GraphTokenizer(tf.Module):
     """A tokenizer from strings to ragged ids, for graph mode, tf.data and SavedModels.
 
@@ -39,7 +44,8 @@ class GraphTokenizer(tf.Module):
 
     TensorFlow frees the model together with this object. Code that keeps only the resource then
     fails with "SentencepieceResource does not exist" (keras-hub issue 1573). A function, a dataset
-    or a module that refers to this object keeps it alive.
+    or a module that refers to this object keeps it alive, until a program calls `clear_session` or
+    sets a seed of TensorFlow, which frees every resource. What is in a SavedModel stays.
 
     Args:
       tokenizer: the Python tokenizer.

@@ -11,7 +11,7 @@ import numpy as np
 
 Ranges = tuple[tuple[int, int], ...]  # inclusive code points
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ def normalize(texts: Sequence[str], rules: Normalization) -> list[str]:
     if rules.unify_quotes:
         joined = joined.replace("``", '"').replace("''", '"')
     if not joined.isascii():
-        joined = _SURROGATES.sub("\ufffd", joined)
+        joined = SURROGATES.sub("\ufffd", joined)
         if rules.strip_accents:
             joined = _combining().sub("", unicodedata.normalize("NFKD", joined))
     if rules.lowercase:

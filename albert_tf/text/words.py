@@ -6,6 +6,7 @@ without a space, every piece begins a word.
 """
 
 import functools
+import re
 import sys
 import unicodedata
 
@@ -27,6 +28,7 @@ _BY_PIECES = (
     (0xFF66, 0xFF9F),
     (0x20000, 0x3FFFF),
 )
+_HANGUL = ((0x1100, 0x11FF), (0x3130, 0x318F), (0xAC00, 0xD7AF))  # Korean has spaces
 
 
 @functools.cache
@@ -40,6 +42,21 @@ def word_bounds() -> np.ndarray:
     for first, last in _BY_PIECES:
         joins[first : last + 1] = False
     return _bounds(joins)
+
+
+def word_count(text: str) -> int:
+    """Return the number of words between white space.
+
+    It is the number of characters of scripts without spaces, such as Chinese, if that is larger.
+    """
+    spaced = len(text.split())
+    return spaced if text.isascii() else max(spaced, len(_unspaced().findall(text)))
+
+
+@functools.cache
+def _unspaced() -> re.Pattern[str]:
+    ranges = (pair for pair in _BY_PIECES if pair not in _HANGUL)
+    return re.compile("[" + "".join(f"{chr(a)}-{chr(b)}" for a, b in ranges) + "]")
 
 
 @functools.cache

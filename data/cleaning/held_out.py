@@ -20,8 +20,8 @@ _FLAG = "--held_out"
 class HeldOut:
     """The word 8-grams of files: 8 bytes each in memory.
 
-    Of .json, .jsonl, .parquet and .arrow files all texts count, of .csv and .tsv files the lines,
-    and of other files the whole text.
+    Of .json, .jsonl, .ndjson, .parquet and .arrow files all texts count, of .csv and .tsv files the
+    lines, and of other files the whole text.
 
     Args:
       patterns: globs of the files.
@@ -71,7 +71,7 @@ def _texts_of(file: TextFile) -> Iterator[str]:
     match format_of(file.name):
         case ".json":
             yield from _strings(parse_json(file.text(), f"{_FLAG}: {file.name}"))
-        case ".jsonl":
+        case ".jsonl" | ".ndjson":
             for number, line in file.lines():
                 if line.strip():
                     yield from _strings(parse_json(line, f"{_FLAG}: {file.name}:{number}"))

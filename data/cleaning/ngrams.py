@@ -3,6 +3,7 @@
 import functools
 import re
 import sys
+import unicodedata
 from collections.abc import Iterator
 
 import numpy as np
@@ -49,6 +50,8 @@ def _words(text: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 
     They are uint32 [C], and int64 [N] each.
     """
+    if not text.isascii():  # normalized, so that copies are equal however accents are written
+        text = unicodedata.normalize("NFC", text)
     for part in _parts(text.lower()):
         codes = np.frombuffer(part.encode("utf-32-le", "surrogatepass"), "<u4")
         role = _roles()[codes]

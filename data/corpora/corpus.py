@@ -158,9 +158,8 @@ class NumberedCorpus(Bounded):
                 name for name, holds_table in zip(files, is_table, strict=True) if not holds_table
             ]
             for file in self._source(location, texts).text_files():
-                if kind == "files":  # also those in a .zip
-                    reader_of(file.name)
-                file.require_text()
+                if kind != "files" or reader_of(file.name):  # a .zip has others
+                    file.require_text()
 
     def _source(self, location: str, files: list[str]) -> CorpusSource:
         is_boundary = _boundary(self.document_boundary)

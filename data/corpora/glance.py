@@ -3,6 +3,7 @@
 import array
 import dataclasses
 import itertools
+import math
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from albert_tf.models.config import AlbertConfig, param_counts
 from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.report_text import markdown_table
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.text.words import word_count
 from data.corpora.corpus import Document, digest_of
 
 INCLUDED = "albert-mini-en"
@@ -33,21 +35,23 @@ class Sampled(NamedTuple):
     """The pieces of a sample of texts.
 
     Attributes:
-      pieces_a_word: of the text's own vocabulary; words are between spaces.
+      pieces_a_word: of the text's own vocabulary; for words, see `word_count`.
       unknown: the share of pieces that are unknown to it.
       suits_included: True if the included model's vocabulary fits the text.
+      characters: the number of different ones, each of which a vocabulary has.
     """
 
     pieces_a_word: float
     unknown: float
     suits_included: bool
+    characters: int = 0
 
     @classmethod
     def of(cls, texts: Sequence[str], tokenizer: Tokenizer) -> "Sampled":
         """Count the pieces of some texts."""
         included, lacking = _pieces(texts, load_tokenizer(INCLUDED))
         is_suited = included <= _MOST_PIECES_A_WORD and lacking <= _MOST_UNKNOWN
-        return cls(*_pieces(texts, tokenizer), is_suited)
+        return cls(*_pieces(texts, tokenizer), is_suited, len(set().union(*texts)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Facts:
     Attributes:
       documents: their number, without copies of others.
       copies: the number of documents that repeat another one.
-      words: their number; words are between spaces.
+      words: their number, see `word_count`.
       sampled: what a sample of its texts shows.
       longest: the words of the longest document, and its source; None if unknown.
     """
@@ -116,6 +120,7 @@ class Facts:
                 f"see {_PASSES * self.pieces / 1e6:,.0f} million in {_PASSES} passes."
             )
         size = vocabulary_size(self.words)
+        size = max(size, math.ceil(1.2 * self.sampled.characters / 100) * 100)
         warmup, decay = steps // 36, steps // 5  # as in the recipe
         return (
             f"Recommended: --vocab_size={size}, --seq_length={seq_length}, "
@@ -172,7 +177,7 @@ class Glance:
         """Yield the documents."""
         for number, document in enumerate(documents):
             yield document
-            words = sum(len(sentence.split()) for sentence in document.sentences)
+            words = sum(map(word_count, document.sentences))
             self._words += words
             self._longest = max(self._longest, (words, document.source), key=lambda pair: pair[0])
             self._digests.append(int.from_bytes(digest_of(document)))
@@ -192,5 +197,5 @@ class Glance:
 def _pieces(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[float, float]:
     """Return the pieces of a word, and the share of unknown pieces."""
     ids = list(itertools.chain.from_iterable(tokenizer.encode_batch(list(texts))))
-    words = sum(len(text.split()) for text in texts)
+    words = sum(map(word_count, texts))
     return len(ids) / max(1, words), ids.count(tokenizer.special.unk) / max(1, len(ids))

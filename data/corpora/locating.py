@@ -9,10 +9,8 @@ from albert_tf.runtime.files import paths
 from albert_tf.runtime.files.compression import format_of, is_zip
 from data.corpora import python_docs
 from data.corpora.arrow_tables import saved_files
-from data.corpora.readers import SUFFIXES, unknown_suffix
+from data.corpora.readers import DOCUMENTS, SUFFIXES, unknown_suffix
 from data.corpora.tfds_texts import tfds_files
-
-_DOCUMENTS = (".pdf", ".doc", ".docx", ".odt", ".epub", ".rtf")  # hold text that is not read
 
 
 def _matching_files(pattern: str, data_dir: str | None = None) -> list[str]:
@@ -42,7 +40,7 @@ def _files_by_suffix(pattern: str, data_dir: str | None = None) -> list[str]:
         if not paths.files_matching(pattern, "--corpus"):
             raise InputNotFoundError(f"--corpus: the folder {pattern[:-5]!r} has no files.")
     names = _matching_files(pattern)
-    if documents := [name for name in names if format_of(name) in _DOCUMENTS]:
+    if documents := [name for name in names if format_of(name) in DOCUMENTS]:
         raise InputError(f"--corpus: {unknown_suffix(documents[0])}")
     files = [name for name in names if format_of(name) in SUFFIXES or is_zip(name)]
     if others := [name for name in names if name not in set(files)]:

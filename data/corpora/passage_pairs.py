@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from albert_tf.runtime import keyed_random
+from albert_tf.text.words import word_count
 
 _END = re.compile(r"[.!?…:;,。！？]['\"’”)\]]*$")
 _LONGEST_HEADING = 12  # words
@@ -21,7 +22,7 @@ def passages_of(sentences: Sequence[str], max_words: int) -> list[str]:
     passages: list[list[str]] = []
     count = 0
     for sentence in sentences:
-        words = len(sentence.split())
+        words = word_count(sentence)
         if not passages or count + words > max_words:
             passages.append([])
             count = 0
@@ -34,7 +35,7 @@ def neighbors(sentences: Sequence[str], max_words: int, min_words: int, key: int
     """Yield a passage of a document and the following one; no passage is in two pairs."""
     passages = passages_of(sentences, max_words)
     for pair in zip(passages[::2], passages[1::2], strict=False):
-        if all(len(passage.split()) >= min_words for passage in pair):
+        if all(word_count(passage) >= min_words for passage in pair):
             yield pair
 
 
@@ -43,21 +44,26 @@ def crops(sentences: Sequence[str], max_words: int, min_words: int, key: int) ->
 
     A crop has half of `max_words` to `max_words` words in a row; the two may overlap.
     """
-    words = " ".join(sentences).split()
+    text = " ".join(sentences)
+    words, joint = text.split(), " "
+    if word_count(text) > len(words):  # without spaces: characters
+        words, joint = list(text), ""
     for number, begin in enumerate(range(0, len(words), 4 * max_words)):
         part = words[begin : begin + 4 * max_words]
-        first, second = (_crop(part, max_words, key, 4 * number + 2 * i) for i in (0, 1))
-        if first != second and min(len(first.split()), len(second.split())) >= min_words:
+        first, second = (
+            joint.join(_crop(part, max_words, key, 4 * number + 2 * i)) for i in (0, 1)
+        )
+        if first != second and min(word_count(first), word_count(second)) >= min_words:
             yield first, second
 
 
-def _crop(words: Sequence[str], max_words: int, key: int, counter: int) -> str:
+def _crop(words: Sequence[str], max_words: int, key: int, counter: int) -> Sequence[str]:
     draws = keyed_random.bits(key, np.array([counter, counter + 1]))
     least = min(len(words), max(1, max_words // 2))
     most = min(len(words), max_words)
     size = least + int(keyed_random.below(draws[:1], most - least + 1)[0])
     begin = int(keyed_random.below(draws[1:], len(words) - size + 1)[0])
-    return " ".join(words[begin : begin + size])
+    return words[begin : begin + size]
 
 
 def headings(sentences: Sequence[str], max_words: int, min_words: int, key: int) -> Iterator[Pair]:
@@ -71,13 +77,13 @@ def headings(sentences: Sequence[str], max_words: int, min_words: int, key: int)
         if are_headings[place] and not are_headings[place + 1]:
             end = next((i for i in range(place + 1, len(sentences)) if are_headings[i]), None)
             passage = passages_of(sentences[place + 1 : end], max_words)[0]
-            if len(passage.split()) >= min_words:
+            if word_count(passage) >= min_words:
                 yield sentences[place], passage
 
 
 def is_heading(sentence: str) -> bool:
     """Return True if a sentence may be a heading: it is short, and no punctuation mark ends it."""
-    return len(sentence.split()) <= _LONGEST_HEADING and not _END.search(sentence)
+    return word_count(sentence) <= _LONGEST_HEADING and not _END.search(sentence)
 
 
 KINDS = {"neighbors": neighbors, "crops": crops, "headings": headings}

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from albert_tf.runtime.errors import InputError, listed
+from albert_tf.runtime.errors import InputError, listed, note_once
 from albert_tf.runtime.files import arrow_files
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.json_text import parse_json
@@ -181,7 +181,8 @@ def _read_files(source: CorpusSource) -> Iterator[Document]:
             yield from _read_tables(one)
             continue
         for file in one.text_files():
-            yield from reader_of(file.name)(file, source)
+            if read := reader_of(file.name):
+                yield from read(file, source)
 
 
 def _json_lines(file: TextFile, key: str, flag: str = "") -> Iterator[tuple[int, str]]:
@@ -258,17 +259,26 @@ _BY_SUFFIX: dict[str, FileReader] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), _read_html),
 }
 SUFFIXES = (*_BY_SUFFIX, *arrow_files.FORMATS)
+DOCUMENTS = (".pdf", ".doc", ".docx", ".odt", ".epub", ".rtf")  # hold text that is not read
 
 
-def reader_of(path: str) -> FileReader:
-    """Return the reader of a text file of kind `files`.
+def reader_of(name: str) -> FileReader | None:
+    """Return the reader of a text file of kind `files`, by the suffix of its name.
+
+    Other files inside a .zip have none, with a note for each suffix.
 
     Raises:
-      InputError: there is none for its suffix.
+      InputError: a .zip holds a document or a table, which is not read there.
     """
-    if (read := _BY_SUFFIX.get(format_of(path))) is None:
-        raise InputError(f"--corpus: {unknown_suffix(path)}")
-    return read
+    suffix = format_of(name)
+    if suffix in (*DOCUMENTS, *arrow_files.FORMATS):
+        raise InputError(
+            f"--corpus: {name} cannot be read inside a .zip. Unpack it, and convert documents to "
+            "text (a PDF with pdftotext)."
+        )
+    if suffix not in _BY_SUFFIX:
+        note_once(f"--corpus: files of a .zip that end in {suffix!r} are left out.")
+    return _BY_SUFFIX.get(suffix)
 
 
 def unknown_suffix(path: str) -> str:

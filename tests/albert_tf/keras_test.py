@@ -385,12 +385,19 @@ def test_from_preset(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
         AlbertEncoder.from_preset("albert-tinny")
 
 
-SMALL = Case(lambda: AlbertEncoder(CONFIG.replace(num_layers=1, num_groups=1)), (IDS,))
+ONE_LAYER = CONFIG.replace(num_layers=1, num_groups=1)
+SMALL = Case(lambda: AlbertEncoder(ONE_LAYER), (IDS,))
+SMALL_PRETRAINER = Case(
+    lambda: AlbertPretrainer(ONE_LAYER), (IDS | {"masked_lm_positions": POSITIONS},)
+)
 
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(SMALL, id="small encoder")]
+    [
+        pytest.param(SMALL, id="small encoder"),
+        pytest.param(SMALL_PRETRAINER, id="small pretrainer"),
+    ]
     + [pytest.param(CASES[name], id=name, marks=pytest.mark.slow) for name in MODELS],
 )
 def test_models_in_the_formats(case: Case, tmp_path: pathlib.Path):
@@ -406,3 +413,46 @@ def test_models_in_the_formats(case: Case, tmp_path: pathlib.Path):
         clone.set_weights([0 * each for each in clone.get_weights()])
         clone.load_weights(tmp_path / path)
         assert_equal(clone(*case.inputs), expected, 1e-6)
+
+
+@tf_keras.saving.register_keras_serializable("tests")
+class Reviews(tf_keras.Model):
+    """A user's own model around the encoder."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.encoder = AlbertEncoder(ONE_LAYER).create_weights()
+        self.head = tf_keras.layers.Dense(2)
+
+    def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
+        return self.head(self.encoder(inputs, training=training)["pooled_output"])
+
+
+def test_a_subclassed_model_is_loaded(tmp_path: pathlib.Path):
+    """Keras builds it with float32 inputs."""
+    model = Reviews()
+    model.compile("sgd", tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(IDS, np.zeros(len(IDS["input_mask"])), verbose=0)
+    model.save(tmp_path / "m.keras")
+    assert_equal(tf_keras.models.load_model(tmp_path / "m.keras")(IDS), model(IDS), 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int64"])
+def test_other_integers_are_ids(dtype: str):
+    encoder = SMALL.make().create_weights()
+    wanted = encoder(IDS)["sequence_output"]
+    found = encoder({name: tf.cast(value, dtype) for name, value in IDS.items()})
+    assert_equal(found["sequence_output"], wanted, 0)
+    with pytest.raises(ValueError, match="`input_word_ids` must be an int32 tensor. .*string"):
+        encoder(IDS | {"input_word_ids": tf.constant([["a"]])})
+
+
+@pytest.mark.parametrize("num_layers", [-1, 0, 2])
+def test_another_number_of_layers_is_refused(num_layers: int):
+    with pytest.raises(ValueError, match=f"num_layers` must be from 1 to 1. .*: {num_layers}"):
+        SMALL.make().create_weights()(IDS, num_layers=num_layers)
+
+
+def test_a_name_is_no_configuration():
+    with pytest.raises(TypeError, match="must be an AlbertConfig. .*albert-base-v2.*from_preset"):
+        AlbertEncoder("albert-base-v2")

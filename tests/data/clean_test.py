@@ -1,7 +1,9 @@
 """The command that cleans a corpus: what each step removes, the report, and bad input."""
 
 import json
+import os
 import pathlib
+import unicodedata
 
 import pytest
 
@@ -85,6 +87,7 @@ EIGHT = "the quick brown fox jumps over the lazy"
         ("eval.txt", f"Once upon a time\n{EIGHT}\ndog."),
         ("eval.csv", f'text,label\n"Now {EIGHT} dog",1\n'),
         ("eval.jsonl", json.dumps({"a": [{"b": EIGHT.upper()}], "n": 1})),
+        ("eval.ndjson", json.dumps({"a": f"é\n{EIGHT}"})),
         ("eval.json", json.dumps({"data": [{"context": f"So {EIGHT}, dog"}]}, indent=1)),
     ],
 )
@@ -111,6 +114,27 @@ def test_words_and_letters(tmp_path):
     assert "| more than 4 words | 1 dropped |" in said
     assert cleaned(tmp_path / "b", texts, min_letters=0.5) == [*texts[:3], texts[4]]
     assert "| less than 50% letters | 1 dropped |" in report(tmp_path / "b")
+    hindi = ["हिन्दी में लिखा हुआ एक साधारण वाक्य जो किसी कहानी का हिस्सा है।"]  # a third is marks
+    assert cleaned(tmp_path / "c", hindi, min_letters=0.9) == hindi
+
+
+def test_accents_may_be_written_in_two_ways(tmp_path):
+    text = "Le café près de la rivière était fermé à cause de la fête du village."
+    apart = unicodedata.normalize("NFD", text)
+    (tmp_path / "eval.txt").write_text(text)
+    assert cleaned(tmp_path, ["A text.", apart], held_out=(f"{tmp_path}/eval.txt",)) == ["A text."]
+    both = cleaned(tmp_path / "b", [text, apart], duplicates="near")
+    assert both == [text]
+
+
+def test_a_name_that_is_not_utf_8(tmp_path):
+    (tmp_path / "in").mkdir()
+    with open(os.fsencode(tmp_path) + b"/in/caf\xe9.txt", "w") as file:
+        file.write("One text.\n\nAnother text.\n\nOne text.")
+    clean(CleanOptions(f"text:{tmp_path}/in/*", str(tmp_path / "out"), duplicates="exact"))
+    assert "caf?.txt" in report(tmp_path)
+    rows = (tmp_path / "out" / "clean-00000.jsonl").read_text().splitlines()
+    assert [json.loads(row)["text"] for row in rows] == ["One text.", "Another text."]
 
 
 def test_languages(tmp_path):

@@ -1,5 +1,6 @@
 """`data.pairs`: neighbors, crops and headings of a small corpus, and what is left out."""
 
+import dataclasses
 import gzip
 import json
 import pathlib
@@ -85,3 +86,19 @@ def test_refused_options_and_a_dry_run_leave_nothing(corpus, tmp_path, capsys):
         PairsOptions(corpus, str(out), "triplets")
     main(PairsOptions(corpus, str(out), dry_run=True))
     assert not out.exists() and "can be read" in capsys.readouterr().out
+
+
+def test_characters_of_chinese_are_its_words(tmp_path):
+    (tmp_path / "0.txt").write_text("".join(f"第{i}天下雨了。" for i in range(10, 18)))
+    corpus = f"text:{tmp_path}/0.txt"
+    first, second = pairs_of(corpus, tmp_path / "out", max_words=10)[0]
+    assert first == "第10天下雨了。 第11天下雨了。" and second == "第12天下雨了。 第13天下雨了。"
+    crops = pairs_of(corpus, tmp_path / "out", max_words=10, kind="crops")
+    assert crops and {len(text) for pair in crops for text in pair} <= {*range(5, 11)}
+
+
+def test_the_key_of_the_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"body": " ".join(STORY)}))
+    options = PairsOptions(f"jsonl:{tmp_path}/a.jsonl", f"{tmp_path}/out", text_column="body")
+    main(dataclasses.replace(options, max_words=7, min_words=3))
+    assert (tmp_path / "out").read_text().startswith('{"text_a": "One two three. Four five')

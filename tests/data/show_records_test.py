@@ -1,5 +1,6 @@
 """Tests that records are printed as they are read, and counted right."""
 
+import dataclasses
 import pathlib
 import re
 import shutil
@@ -11,10 +12,13 @@ import tensorflow as tf
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.tokenizer import Tokenizer
+from data.corpora.glance import Sampled
 from data.pipeline.batches import Records
+from data.records.manifest import Manifest
 from data.records.writer import write_records
 from data.show_records import (
     ShowRecordsOptions,
+    facts_of,
     masked_runs,
     original_ids,
     readable,
@@ -89,6 +93,16 @@ def test_a_folder_of_records(tiny_records, capsys, objective):
     assert 0.13 < masked < 0.18
     share = float(re.search(r"label 1, of pairs \| ([\d.]+)", shown)[1])
     assert share == 0 if objective == "none" else 0.4 < share < 0.6
+
+
+def test_the_text_is_counted_once(tiny_records):
+    """Records of the reference layout hold it --dupe_factor times."""
+    manifest, sampled = Manifest.read(tiny_records), Sampled(1.5, 0.0, True)
+    words = facts_of(manifest, sampled).words
+    options = manifest.build_options | {"dupe_factor": 10}
+    assert facts_of(dataclasses.replace(manifest, build_options=options), sampled).words == round(
+        words / 10
+    )
 
 
 @pytest.mark.slow_parameters("270-270")

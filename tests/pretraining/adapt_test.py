@@ -168,6 +168,16 @@ def test_a_rerun_with_other_options_is_refused_at_once(options: AdaptOptions, fa
     adapt.main(dataclasses.replace(options, device="auto"), fake)
 
 
+def test_a_mistake_found_by_the_first_command_can_be_corrected(
+    options: AdaptOptions, fake: Commands
+):
+    fake.fails = True
+    assert adapt.main(options, fake) == commands.USAGE_ERROR
+    fake.fails = False
+    adapt.main(dataclasses.replace(options, heldout_fraction=0.3), fake)
+    assert Manifest.read(fake.trained[0].data).build_options["heldout_fraction"] == 0.3
+
+
 def test_minutes_become_steps_once(options: AdaptOptions, fake: Commands):
     """The median of the four loops after the first is 105 ms: 60,000 x 0.07 / 105 steps."""
     options = dataclasses.replace(options, minutes=0.07)
@@ -195,6 +205,7 @@ def test_a_text_of_another_key(options: AdaptOptions, fake: Commands, tmp_path: 
 
 
 def test_mistakes(options: AdaptOptions, fake: Commands, tmp_path: pathlib.Path):
+    (tmp_path / "a.txt").write_text("A text.")
     for change, message in (
         (
             {"steps": 5, "minutes": 5.0},
@@ -204,6 +215,9 @@ def test_mistakes(options: AdaptOptions, fake: Commands, tmp_path: pathlib.Path)
         ({"general": "text:nowhere"}, "no file matches 'nowhere'"),
         ({"init": "nowhere"}, "no file or folder 'nowhere'"),
         ({"set": ("loop.stpes=1",)}, "unknown key `loop.stpes`"),
+        ({"set": ("evaluation.every=10",)}, "`evaluation.every` must be 0, since both"),
+        ({"corpus": f"text:{tmp_path}/**/*.txt"}, "--output must not be in the folder of text:"),
+        ({"general_text_column": "body"}, "--general_text_column requires --general"),
     ):
         with pytest.raises(InputError, match=message):
             adapt.main(dataclasses.replace(options, **change), fake)

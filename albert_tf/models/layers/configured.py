@@ -7,6 +7,7 @@ import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
+from albert_tf.runtime.errors import shortened
 
 
 class PolicyMixin:
@@ -40,9 +41,18 @@ class Float32Layer(PolicyMixin, tf_keras.layers.Layer):
 
 
 class ConfigMixin(PolicyMixin):
-    """A mixin, listed before Layer or Model, of classes that take an `AlbertConfig` first."""
+    """A mixin, listed before Layer or Model, of classes that take an `AlbertConfig` first.
+
+    Raises:
+      TypeError: `config` is something else.
+    """
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        if not isinstance(config, AlbertConfig):
+            raise TypeError(
+                f"`config` of {type(self).__name__} must be an AlbertConfig. Received: "
+                f"{shortened(config)}. Models have from_preset for names and paths."
+            )
         super().__init__(**kwargs)
         self.config = config
 

@@ -21,9 +21,7 @@ class MlmHead(ConfigMixin, Float32Layer):
     [V, E].
     Output: float32 [B, P, V], computed in float32 under every precision policy.
 
-    With `labels` int32 and `weights` float32 [B, P], the output is the weighted sums of
-    cross-entropies and of correct predictions, float32 [2]. The products with the table may then be
-    in `loss_dtype`, float32 or bfloat16 (`Kernels.linear_cross_entropy`).
+    `sums` computes the loss without the logits.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "mlm_head", **kwargs: Any) -> None:
@@ -45,20 +43,31 @@ class MlmHead(ConfigMixin, Float32Layer):
         sequence_output: tf.Tensor,
         positions: tf.Tensor,
         word_embeddings: tf.Tensor,
-        labels: tf.Tensor | None = None,
-        weights: tf.Tensor | None = None,
-        loss_dtype: tf.DType = tf.float32,
-        ops: Kernels = PLAIN,
     ) -> tf.Tensor:
-        """Return the logits or, with labels, the weighted sums; see the class for shapes."""
+        """Return the logits; see the class for shapes."""
         x = self._hidden(sequence_output, positions)
-        if labels is not None:
-            table, bias = map(tf.convert_to_tensor, (word_embeddings, self.bias))
-            labels = tf.reshape(labels, [-1])
-            weights = tf.cast(tf.reshape(weights, [-1]), tf.float32)
-            return ops.linear_cross_entropy(x, table, bias, labels, weights, loss_dtype)
         logits = tf.nn.bias_add(tf.matmul(x, word_embeddings, transpose_b=True), self.bias)
         return tf.reshape(logits, tf.concat([tf.shape(positions), [self.config.vocab_size]], 0))
+
+    def sums(
+        self,
+        ops: Kernels,
+        sequence_output: tf.Tensor,
+        positions: tf.Tensor,
+        word_embeddings: tf.Tensor,
+        labels: tf.Tensor,
+        weights: tf.Tensor,
+        dtype: tf.DType = tf.float32,
+    ) -> tf.Tensor:
+        """Return the weighted sums of cross-entropies and of correct predictions, float32 [2].
+
+        `labels` are int32 and `weights` float32 [B, P]. The products with the table are in `dtype`,
+        float32 or bfloat16 (`Kernels.linear_cross_entropy`). The layer must have its weights.
+        """
+        x = self._hidden(sequence_output, positions)
+        table, bias = map(tf.convert_to_tensor, (word_embeddings, self.bias))
+        weights = tf.cast(tf.reshape(weights, [-1]), tf.float32)
+        return ops.linear_cross_entropy(x, table, bias, tf.reshape(labels, [-1]), weights, dtype)
 
     def _hidden(self, sequence_output: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         """Return the input of the product with the table, float32 [B * P, E]."""

@@ -1,9 +1,11 @@
 """Paths as users write them: `~` for a home folder, globs, and what is not a file."""
 
+import fnmatch
 import glob
 import os
 import re
 import stat
+from collections.abc import Iterator, Sequence
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError, listed, note_once
 
@@ -26,14 +28,71 @@ def expand(text: str) -> str:
 def matching(pattern: str) -> list[str]:
     """Return the paths that match a glob, sorted.
 
-    A path that exists stands for itself, and so does a folder in which the rest is looked for.
+    A path that exists stands for itself, and so does a folder in which the rest is looked for. `**`
+    stands for any folders; linked ones count once, after the others, and may be links to a parent.
     """
     parts = pattern.split("/")
     for count in range(len(parts), 0, -1):
         if os.path.lexists(known := "/".join(parts[:count])):
             pattern = "/".join([glob.escape(known), *parts[count:]])
             break
-    return sorted(glob.glob(pattern, recursive=True))
+    names = pattern.rstrip("/").split("/")
+    if "**" not in names:
+        return sorted(glob.glob(pattern))
+    place = names.index("**")
+    roots = glob.glob("/".join(names[:place]) or "/") if place else [""]
+    return sorted(
+        path
+        for root in roots
+        for found in _below(root or ".", is_hidden=any(n.startswith(".") for n in names[place:]))
+        if _fits(found, names[place:]) and (path := os.path.join(root, *found))
+    )
+
+
+def _below(root: str, is_hidden: bool) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of all folders and files below a folder, as names, and of the folder itself.
+
+    Args:
+      root: the folder.
+      is_hidden: also go into folders whose names begin with a dot.
+    """
+    yield ()
+    seen = {os.path.realpath(root)}
+    waiting: list[tuple[str, ...]] = [()]
+    links: list[tuple[str, ...]] = []
+    while waiting or links:
+        folder = waiting.pop() if waiting else links.pop(0)
+        if not waiting and folder and os.path.islink(os.path.join(root, *folder)):
+            if (real := os.path.realpath(os.path.join(root, *folder))) in seen:
+                continue
+            seen.add(real)
+        try:
+            entries = sorted(os.scandir(os.path.join(root, *folder)), key=lambda each: each.name)
+        except OSError:  # as glob, which passes over what it may not read
+            continue
+        for entry in entries:
+            yield (path := (*folder, entry.name))
+            if not entry.is_dir() or (entry.name.startswith(".") and not is_hidden):
+                continue
+            if entry.is_symlink():
+                links.append(path)
+            else:
+                seen.add(os.path.realpath(entry.path))
+                waiting.append(path)
+
+
+def _fits(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return True if the names of a path fit those of a glob, as `glob.glob` has it."""
+    if not pattern:
+        return not names
+    first, *rest = pattern
+    if first == "**" and (_fits(names, rest) if rest else not names):
+        return True
+    if not names or (names[0].startswith(".") and not first.startswith(".")):
+        return False
+    if first == "**":
+        return _fits(names[1:], pattern)
+    return fnmatch.fnmatchcase(names[0], first) and _fits(names[1:], rest)
 
 
 def files_matching(pattern: str, flag: str) -> list[str]:

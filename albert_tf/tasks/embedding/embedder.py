@@ -10,13 +10,14 @@ import tensorflow as tf
 
 from albert_tf.models.checkpoints import EXTRAS, is_saved_model
 from albert_tf.runtime import pretrained
-from albert_tf.runtime.arguments import list_of
+from albert_tf.runtime.arguments import list_of, positive
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.embedding.kind import Embedding
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.features import pack
 from albert_tf.tasks.text_functions import bucketed, in_batches, load_export
+from albert_tf.text.graph_tokenizer import strings
 from albert_tf.text.tokenizer import load_tokenizer
 
 # Texts to vectors [N, D], the settings, D, and whether the encoder is untrained.
@@ -33,7 +34,7 @@ class Embedder:
     """
 
     def __init__(self, path: str) -> None:
-        path = pretrained.locate(path)
+        self._path = path = pretrained.locate(path)
         exported = _exported(path) if is_saved_model(path) else None
         self._embed, self.task, self.dimension, self.is_untrained = exported or _loaded(path)
         if self.is_untrained:
@@ -65,8 +66,7 @@ class Embedder:
             positive.
         """
         texts = list_of(str, texts, "an embedder takes a list of strings.")
-        if batch_size < 1:
-            raise InputError(f"`batch_size` must be positive. Received: {batch_size}.")
+        batch_size = positive("batch_size", batch_size)
         if not texts:
             return np.zeros([0, self.dimension], np.float32)
         return in_batches(
@@ -75,6 +75,10 @@ class Embedder:
             batch_size,
             show_progress_bar,
         )
+
+    def __reduce__(self) -> tuple[type["Embedder"], tuple[str]]:
+        """Return what loads it again, for other processes."""
+        return Embedder, (self._path,)
 
     def encode(
         self,
@@ -110,11 +114,11 @@ class Embedder:
 
     def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:
         """Return the vectors of passages as lists, as LangChain's interface has it."""
-        return self.encode_document(list(texts)).tolist()
+        return self(texts, prompt=self.task.passage_prompt).tolist()
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a query as a list."""
-        return self.encode_query(text).tolist()
+        return self([text], prompt=self.task.query_prompt)[0].tolist()
 
 
 def _exported(path: str) -> Parts | None:
@@ -129,7 +133,7 @@ def _exported(path: str) -> Parts | None:
     width = int(signature.structured_outputs["embedding"].shape[1])
 
     def embed(texts: list[str]) -> tf.Tensor:
-        return loaded.signatures["serving_default"](text=tf.constant(texts))["embedding"]
+        return loaded.signatures["serving_default"](text=strings(texts))["embedding"]
 
     return embed, task, width, is_untrained
 

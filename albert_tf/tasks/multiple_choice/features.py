@@ -24,13 +24,14 @@ def featurize_choices(
     target `label` [N] exists if every example has a label.
 
     Raises:
-      InputError: a question has fewer than two options.
+      InputError: a question has fewer than two options, or a string instead of a list of them.
     """
     for row, example in enumerate(examples):
-        if len(example.options) < 2:
+        options = example.options
+        if isinstance(options, str) or len(options) < 2:
             raise InputError(
-                f"Every question must have at least 2 options. Received in example {row} "
-                f"({example.question!r}): {len(example.options)}."
+                f"Every question must have a list of at least 2 options. Received in example {row} "
+                f"({example.question!r}): {options if isinstance(options, str) else len(options)}."
             )
     texts = list(dict.fromkeys(example.context for example in examples))
     contexts = dict(zip(texts, tokenizer.encode_batch(texts), strict=True))

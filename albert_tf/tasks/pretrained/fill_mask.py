@@ -13,7 +13,7 @@ from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.kind import Export, ExportSettings
-from albert_tf.text.graph_tokenizer import WHITE_SPACE, GraphTokenizer
+from albert_tf.text.graph_tokenizer import WHITE_SPACE, GraphTokenizer, strings
 from albert_tf.text.ragged import mask_rows, row_of, slice_rows
 from albert_tf.text.tokenizer import WORD_MARK, Tokenizer, load_tokenizer
 
@@ -162,12 +162,18 @@ class FillMask:
 
     def __init__(self, path: str, top_k: int = 5) -> None:
         model, tokenizer = load_pretrainer(path), load_tokenizer(path)
-        if not 1 <= top_k <= tokenizer.vocab_size:
+        if not isinstance(top_k, int | np.integer) or not 1 <= top_k <= tokenizer.vocab_size:
             raise InputError(
                 f"top_k must be between 1 and {tokenizer.vocab_size:,}, the number of pieces. "
                 f"Received: {top_k}."
             )
+        self._path, self._top_k = path, top_k
+        self._model, self._tokenizer = model, tokenizer
         self._module = FillMaskModule(model, tokenizer, top_k)
+
+    def __reduce__(self) -> tuple[type["FillMask"], tuple[str, int]]:
+        """Return what loads it again, for other processes."""
+        return FillMask, (self._path, self._top_k)
 
     def __call__(self, texts: Iterable[str]) -> list[list[list[tuple[str, float]]]]:
         """Return, for each text and each [MASK] in it, pieces with probabilities, best first.
@@ -179,12 +185,13 @@ class FillMask:
           InputError: `texts` is a single string or a table, or contains other values than strings,
             or no text has a mask.
         """
-        texts = list_of((str, bytes), texts, "texts must be a list of strings.")
-        if texts and not any(MASK in tf.compat.as_text(text) for text in texts):
+        given = list_of((str, bytes), texts, "texts must be a list of strings.")
+        texts = [t.decode(errors="replace") if isinstance(t, bytes) else t for t in given]
+        if texts and not any(MASK in text for text in texts):
             raise InputError(
                 f"texts must have blanks, written as {MASK}. Received: {texts[0][:80]!r}."
             )
-        outputs = self._module.serve(tf.constant(texts, tf.string))
+        outputs = self._serve(strings(texts))
         pieces, probabilities = (outputs[name].numpy() for name in ("pieces", "probabilities"))
         answers = []
         for text, *row in zip(texts, pieces, probabilities, strict=True):
@@ -192,9 +199,16 @@ class FillMask:
                 [(piece.decode(), float(p)) for piece, p in zip(*mask, strict=True) if piece]
                 for mask in zip(*row, strict=True)
             ]
-            count = tf.compat.as_text(text).count(MASK)
+            count = text.count(MASK)
             answers.append([*masks, *([] for _ in range(count))][:count])
         return answers
+
+    def _serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        try:
+            return self._module.serve(texts)
+        except tf.errors.NotFoundError:  # `clear_session` and `set_seed` free the vocabulary
+            self._module = FillMaskModule(self._model, self._tokenizer, self._top_k)
+            return self._module.serve(texts)
 
 
 def load_fill_mask(path: str, top_k: int = 5) -> FillMask:

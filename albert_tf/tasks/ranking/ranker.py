@@ -9,13 +9,14 @@ import tensorflow as tf
 
 from albert_tf.models.checkpoints import EXTRAS, is_saved_model
 from albert_tf.runtime import pretrained
-from albert_tf.runtime.arguments import list_of
+from albert_tf.runtime.arguments import list_of, positive
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import pack
 from albert_tf.tasks.ranking.kind import Ranking
 from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.tasks.text_functions import bucketed, in_batches, load_export
+from albert_tf.text.graph_tokenizer import strings
 from albert_tf.text.tokenizer import load_tokenizer
 
 _TRAIN = "Train one with finetuning.train --task=ranking."
@@ -31,7 +32,7 @@ class Ranker:
     """
 
     def __init__(self, path: str) -> None:
-        path = pretrained.locate(path)
+        self._path = path = pretrained.locate(path)
         self._score, self.task = _exported(path) if is_saved_model(path) else _loaded(path)
 
     def __call__(
@@ -58,13 +59,16 @@ class Ranker:
         if not isinstance(query, str):
             raise InputError(f"`query` must be a string. Received: {str(query)[:80]!r}.")
         texts = list_of(str, texts, "a ranker takes a list of strings as `texts`.")
-        if batch_size < 1:
-            raise InputError(f"`batch_size` must be positive. Received: {batch_size}.")
+        batch_size = positive("batch_size", batch_size)
         if not texts:
             return np.zeros([0], np.float32)
         return in_batches(
             lambda batch: self._score(query, batch).numpy(), texts, batch_size, show_progress_bar
         )
+
+    def __reduce__(self) -> tuple[type["Ranker"], tuple[str]]:
+        """Return what loads it again, for other processes."""
+        return Ranker, (self._path,)
 
     def rank(
         self, query: str, texts: Iterable[str], top_k: int | None = None, **options: Any
@@ -82,8 +86,7 @@ class Ranker:
         Raises:
           InputError: as a call; or `top_k` is not positive.
         """
-        if top_k is not None and top_k < 1:
-            raise InputError(f"`top_k` must be positive, or None for all. Received: {top_k}.")
+        top_k = None if top_k is None else positive("top_k", top_k)
         scores = self(query, texts, **options)
         best = np.argsort(-scores, kind="stable")[:top_k].tolist()
         return [(row, float(scores[row])) for row in best]
@@ -98,7 +101,7 @@ def _exported(path: str) -> tuple[Score, RankingSettings]:
 
     def score(query: str, texts: list[str]) -> tf.Tensor:
         serve = loaded.signatures["serving_default"]
-        return serve(query=tf.constant([query]), candidates=tf.constant([texts]))["scores"][0]
+        return serve(query=strings([query]), candidates=strings(texts)[tf.newaxis])["scores"][0]
 
     return score, kind.settings_of(run)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -248,6 +249,16 @@ class TestFillMask:
         answers = load_fill_mask(pretrained)([f"[MASK] {self.LONG} [MASK]", "a [MASK]"])
         assert [[len(mask) for mask in masks] for masks in answers] == [[5, 0], [5]]
 
+    def test_in_python_it_outlives_tensorflow_s_resources(self, pretrained):
+        fill = load_fill_mask(pretrained, 2)
+        texts = ["a [MASK]", b"caf\xe9 [MASK]", "half \ud83d a [MASK]"]
+        before = fill(texts)
+        assert [len(mask) for ((*mask,),) in before] == [2, 2, 2]
+        for free in (tf_keras.backend.clear_session, lambda: tf.random.set_seed(1)):
+            free()
+            assert fill(texts) == before
+        assert pickle.loads(pickle.dumps(fill))(texts) == before
+
     def test_rows_of_a_padded_table_are_not_predicted(self, small_tokenizer):
         config = AlbertConfig(
             vocab_size=small_tokenizer.vocab_size + 8,
@@ -266,7 +277,7 @@ class TestFillMask:
         assert outputs["pieces"].shape == [1, 1, 3]
         assert tf.reduce_max(outputs["probabilities"]) < 0.1
 
-    @pytest.mark.parametrize("top_k", [0, 100_000])
+    @pytest.mark.parametrize("top_k", [0, 2.5, 100_000])
     def test_the_number_of_pieces_is_checked(self, pretrained, top_k):
         with pytest.raises(InputError, match=f"top_k must be between 1 and .*Received: {top_k}"):
             load_fill_mask(pretrained, top_k)

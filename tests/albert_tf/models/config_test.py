@@ -265,3 +265,11 @@ def test_a_variant_that_a_format_does_not_know_is_refused_by_name(monkeypatch):
         from_config(config.replace(ffn="plain"), KEYS)
     with pytest.raises(ConfigError, match="x must have `ffn` plain or wide. Received: 'gated'. Y"):
         config.require_known({"ffn": ("plain", "wide"), "max_positions": (12,)}, "x", "Y")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("hidden_size", "768"), ("hidden_size", 768.0), ("rematerialize", "no")]
+)
+def test_a_value_of_another_type_is_refused(field, value):
+    with pytest.raises(ConfigError, match=f"`{field}` must be of type"):
+        AlbertConfig(**{field: value})

@@ -1,6 +1,7 @@
 """`load_embedder` of runs, exports and encoders: one vector for a text, under every name."""
 
 import importlib.util
+import pickle
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,14 @@ def test_every_name_gives_the_same_vectors(embedder):
     np.testing.assert_array_equal(embedder.encode_document(TEXTS), passages)
     assert embedder.embed_documents(TEXTS) == passages.tolist()
     np.testing.assert_allclose(embedder.embed_query(TEXTS[1]), prompted[1], atol=1e-6)
+    for method in (embedder.embed_documents, embedder.embed_query):
+        with pytest.raises(InputError, match="takes a list of strings"):
+            method("it" if method == embedder.embed_documents else ["it"])
+
+
+def test_another_process_loads_it_again(run, embedder):
+    copy = pickle.loads(pickle.dumps(embedder))
+    np.testing.assert_array_equal(copy(TEXTS), embedder(TEXTS))
 
 
 def test_an_export_is_loaded_with_its_prompts(run, embedder, tmp_path):
@@ -77,8 +86,9 @@ def test_an_export_is_loaded_with_its_prompts(run, embedder, tmp_path):
     exported = albert_tf.load_embedder(str(tmp_path / "out" / "1"))
     assert exported.dimension == 6 and not exported.is_untrained
     tf.random.set_seed(1)  # frees the resources of TensorFlow's operators
+    texts = [*TEXTS, "half \ud83d a pair"]
     for method in ("encode", "encode_query", "encode_document"):
-        found, wanted = (getattr(each, method)(TEXTS) for each in (exported, embedder))
+        found, wanted = (getattr(each, method)(texts) for each in (exported, embedder))
         np.testing.assert_allclose(found, wanted, atol=1e-5)
     with pytest.raises(InputError, match="--pooling must be that of the run, mean, .*: cls"):
         export(ExportOptions(run, str(tmp_path / "cls"), pooling="cls"))
@@ -115,7 +125,12 @@ def test_progress(embedder, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("texts", "batch_size", "message"),
-    [("one text", 1, "takes a list of strings"), ([3], 1, "3 as number 0"), (["a"], 0, "positive")],
+    [
+        ("one text", 1, "takes a list of strings"),
+        ([3], 1, "3 as number 0"),
+        (["a"], 0, "positive"),
+        (["a"], 2.5, "positive integer. Received: 2.5"),
+    ],
 )
 def test_invalid_texts_and_batch_sizes_are_refused(embedder, texts, batch_size, message):
     with pytest.raises(InputError, match=message):

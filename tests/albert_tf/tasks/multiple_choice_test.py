@@ -92,10 +92,11 @@ def test_questions_whose_context_or_answer_is_cut_are_counted(
     assert features.notes() == ([note] if cut else [])
 
 
-@pytest.mark.parametrize("options", [(), ("a",)])
+@pytest.mark.parametrize("options", [(), ("a",), "yes"])
 def test_a_question_without_a_choice_is_refused(small_tokenizer, options):
     examples = [EXAMPLES[0], ChoiceExample("Why?", CONTEXT, options)]
-    message = rf"at least 2 options.*example 1 \('Why\?'\): {len(options)}"
+    received = options if isinstance(options, str) else len(options)
+    message = rf"at least 2 options.*example 1 \('Why\?'\): {received}"
     with pytest.raises(InputError, match=message):
         featurize_choices(examples, small_tokenizer, TASK)
 

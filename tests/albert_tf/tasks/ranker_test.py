@@ -1,5 +1,7 @@
 """`load_ranker` of runs and exports: the scores of the predictor, in the order of the texts."""
 
+import pickle
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -66,7 +68,11 @@ def test_the_best_texts_come_first(ranker):
 def test_an_export_has_the_same_scores(ranker, exported):
     assert exported.task == ranker.task
     tf.random.set_seed(1)  # frees the resources of TensorFlow's operators
-    np.testing.assert_allclose(exported(QUERY, TEXTS, 2), ranker(QUERY, TEXTS), atol=1e-5)
+    texts = [*TEXTS, "half \ud83d a pair"]
+    np.testing.assert_allclose(exported(QUERY, texts, 2), ranker(QUERY, texts), atol=1e-5)
+    for original in (exported, ranker):
+        copy = pickle.loads(pickle.dumps(original))
+        np.testing.assert_array_equal(copy(QUERY, TEXTS), original(QUERY, TEXTS))
     assert [row for row, _ in exported.rank(QUERY, TEXTS, 3)] == [
         row for row, _ in ranker.rank(QUERY, TEXTS, 3)
     ]
@@ -86,8 +92,8 @@ def test_progress(ranker, capsys, monkeypatch):
         (QUERY, "one text", {}, "takes a list of strings"),
         (QUERY, [3], {}, "3 as number 0"),
         ([QUERY], TEXTS, {}, "`query` must be a string"),
-        (QUERY, TEXTS, {"batch_size": 0}, "`batch_size` must be positive"),
-        (QUERY, TEXTS, {"top_k": 0}, "`top_k` must be positive"),
+        (QUERY, TEXTS, {"batch_size": 0}, "`batch_size` must be a positive integer. Received: 0"),
+        (QUERY, TEXTS, {"top_k": 0}, "`top_k` must be a positive integer. Received: 0"),
     ],
 )
 def test_invalid_arguments_are_refused(ranker, query, texts, options, message):

@@ -5,7 +5,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from albert_tf.text.words import in_ranges, invisible_bounds, word_bounds
+from albert_tf.text.words import in_ranges, invisible_bounds, word_bounds, word_count
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,21 @@ from albert_tf.text.words import in_ranges, invisible_bounds, word_bounds
 def test_by_hand(text, joins):
     codes = np.array([ord(char) for char in text])
     assert "".join(str(int(each)) for each in in_ranges(codes, word_bounds())) == joins
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("One two-three.", 2),
+        ("", 0),
+        ("我爱北京。", 4),
+        ("ไทย", 3),
+        ("나는 간다", 2),
+        ("a 中 b c", 4),
+    ],
+)
+def test_words_are_counted(text, count):
+    assert word_count(text) == count
 
 
 def test_bounds_alternate():

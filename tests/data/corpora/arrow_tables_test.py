@@ -166,12 +166,20 @@ def test_documents_that_are_not_read(tmp_path, name):
     assert "a PDF with pdftotext" in str(error.value)
 
 
-def test_an_unknown_suffix_in_a_zip(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("x.csv", "a,b")
+def test_other_suffixes_in_a_zip(tmp_path, capsys):
     corpus = NumberedCorpus(f"files:{tmp_path}/*", "blank_line", "strict", None)
-    with pytest.raises(InputError, match=r"a.zip/x.csv must end in"):
+    files = {"x.css": b"\0", "y.txt": b"A text."}
+    for name in ("", "z.pdf", "z.parquet"):
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            for each, content in (files | ({name: b"\0"} if name else {})).items():
+                archive.writestr(each, content)
+        if name:
+            with pytest.raises(InputError, match=f"a.zip/{name} cannot be read inside a .zip"):
+                corpus.require_text()
+            continue
         corpus.require_text()
+        assert [document.text for _, document in corpus.documents(corpus.parts())] == ["A text."]
+        assert "files of a .zip that end in '.css' are left out" in capsys.readouterr().err
 
 
 def test_the_memory_does_not_grow_with_a_parquet_file(tmp_path):

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.kernels import packing
+from albert_tf.models.kernels.interface import PLAIN
 from albert_tf.models.kernels.packing import Packing
 from albert_tf.models.pretrainer import AlbertPretrainer
 
@@ -85,7 +86,8 @@ def test_losses_and_gradients_are_those_of_the_padded_batch(monkeypatch, name, b
                 dropout_key=key,
                 skip_padding=skip,
             )
-            sums = model.mlm_head(
+            sums = model.mlm_head.sums(
+                PLAIN,
                 encoded["sequence_output"],
                 inputs["masked_lm_positions"],
                 model.encoder.embeddings.word_embeddings,

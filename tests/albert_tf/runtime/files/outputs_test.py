@@ -93,6 +93,17 @@ def test_work_of_the_same_identity_is_continued(tmp_path, error):
     assert os.listdir(tmp_path) == ["new"] and os.listdir(tmp_path / "new") == ["a"]
 
 
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
+def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
+    def flock(*_):
+        raise OSError(number, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with outputs.new_folder(str(tmp_path / "new")) as work:
+        pathlib.Path(work, "a").touch()
+    assert os.listdir(tmp_path / "new") == ["a"]
+
+
 @pytest.mark.parametrize("identity", ["other", ""])
 def test_work_of_another_identity_is_cleared(tmp_path, identity):
     with pytest.raises(OSError), outputs.new_folder(str(tmp_path / "new"), identity="one") as work:

@@ -1,5 +1,6 @@
 """Tests of paths as users write them: home folders, and names that look like globs."""
 
+import glob
 import importlib
 import os
 import pathlib
@@ -134,3 +135,30 @@ def test_a_match_that_is_no_file_is_noted(tmp_path: pathlib.Path, capsys):
         f"(a pipe), {tmp_path}/c (a broken link), {tmp_path}/d (a folder) and 1 more.\n"
     )
     assert paths.files_matching(f"{tmp_path}/[a]", "--x") == []
+
+
+def test_linked_folders_are_read_once(tmp_path: pathlib.Path):
+    """Also those that lead back to a parent."""
+    (tmp_path / "a" / "sub").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    for path in ("a/sub/x.txt", "other/y.txt"):
+        (tmp_path / path).touch()
+    (tmp_path / "a" / "sub" / "up").symlink_to("..")
+    (tmp_path / "a" / "again").symlink_to("sub")
+    (tmp_path / "a" / "beside").symlink_to("../other")
+    (tmp_path / "a" / "file").symlink_to("sub/x.txt")
+    found = [os.path.relpath(path, tmp_path) for path in paths.matching(f"{tmp_path}/a/**/*.txt")]
+    assert found == ["a/beside/y.txt", "a/sub/x.txt"]
+    assert f"{tmp_path}/a/file" in paths.matching(f"{tmp_path}/a/**")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["**", "**/*.txt", "**/b/*", "a/**/b/*", "**/.h/*", "*/**/*.txt", "a/**/**/*.txt", "**/.*"],
+)
+def test_globs_are_those_of_python(pattern: str, tmp_path: pathlib.Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a/b/c.txt", "a/.h/x.txt", "a/b/.y.txt", "a/z.md", "q/[1]/t.txt", "a/b/d/f.txt"):
+        pathlib.Path(name).parent.mkdir(parents=True, exist_ok=True)
+        pathlib.Path(name).touch()
+    assert paths.matching(pattern) == sorted(set(glob.glob(pattern, recursive=True)))
