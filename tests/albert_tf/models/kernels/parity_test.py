@@ -122,7 +122,8 @@ def test_bfloat16_is_as_exact_as_plain(variant, kernels):
 
     The errors of single seeds vary by a factor of four either way, so they are squared and added.
     The ratio of the sums' roots is at most 1.5 but for ReLU on a TPU, where it was 1.57: its
-    gradient jumps where a rounding changes the sign of its argument.
+    gradient jumps where a rounding changes the sign of its argument. Therefore its own errors are
+    larger too, as 37 roundings' on one CPU with bfloat16 products.
     """
     errors, size = {"plain": 0.0, kernels: 0.0}, 0.0
     for seed in range(6):
@@ -132,7 +133,7 @@ def test_bfloat16_is_as_exact_as_plain(variant, kernels):
             _, *gradients = program(name, variant, "mixed_bfloat16")(seed)
             errors[name] += float(np.sum((flat(gradients) - flat(exact)) ** 2))
     assert errors[kernels] <= 2**2 * errors["plain"]
-    assert errors["plain"] < (30 * 2**-9) ** 2 * size
+    assert errors["plain"] < ((50 if "relu" in variant else 30) * 2**-9) ** 2 * size
 
 
 @pytest.mark.slow_parameters(*(set(VARIANTS) - {"post-learned-plain", "pre-rotary-gated"}))
