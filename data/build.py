@@ -238,7 +238,8 @@ def _report(options: BuildOptions, tally: Tally) -> None:
             f"note: {counts.replaced_characters:,} characters are U+FFFD, which replaces invalid "
             "UTF-8."
         )
-    unknown = UnknownPieces(counts.unknown_pieces, counts.pieces, tally.unknown_characters)
+    pieces = counts.pieces + counts.pieces_lost
+    unknown = UnknownPieces(counts.unknown_pieces, pieces, tally.unknown_characters)
     if note := unknown.note("--tokenizer"):
         print(f"note: {note}")
     is_text = options.corpus.startswith("text:")

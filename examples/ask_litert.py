@@ -32,7 +32,7 @@ class Model:
         self._tokenizer: Tokenizer = albert_tf.load_tokenizer(path)
         interpreter = Interpreter(os.path.join(path, "model.tflite"))
         self._run = interpreter.get_signature_runner()
-        (_, width) = self._run.get_input_details()["input_word_ids"]["shape_signature"]
+        *_, width = self._run.get_input_details()["input_word_ids"]["shape_signature"]
         self._width = None if width == -1 else int(width)  # None: any length
 
     def __call__(self, *texts: str) -> dict[str, np.ndarray]:
@@ -54,6 +54,11 @@ class Model:
     def _cut(self, texts: Sequence[str], max_pieces: int) -> list[list[int]]:
         """Return the ids of the texts; the longest one is truncated until all fit."""
         parts = self._tokenizer.encode_batch(texts)
+        if sum(map(len, parts)) > max_pieces and self.task.get("long_texts", "cut") != "cut":
+            sys.exit(
+                "ask_litert.py: error: this model reads long texts in windows, whose answers an "
+                "app must pool (docs/serving.md). This example does not."
+            )
         while sum(map(len, parts)) > max_pieces:
             max(reversed(parts), key=len).pop()
         return parts

@@ -89,7 +89,11 @@ def main(options: DepthOptions) -> None:
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
     given = options.patience if kind in early else ""
+    if given is None and not predictor.task.leaves_early:
+        given = ""
     patience = _numbers("--patience", _patience(config, given))
+    if any(number < 1 for number in patience):
+        raise InputError(f"--patience must be positive numbers. Received: {given}.")
     classifiers = _make_classifiers(
         predictor, [k for k in depths if k != config.num_layers], patience
     )

@@ -201,13 +201,19 @@ class _Distillation:
         config = resolve(self.start, data, {}, options.set, options.device)
         _require_student_settings(config)
         # Student and control take the same steps: epochs are passes over the teacher's texts.
-        plan = Plan.of(config.training, self.identity["count"])
+        plan = Plan.of(config.training, self._num_units(config.task))
         training = dataclasses.replace(config.training, **dataclasses.asdict(plan))
         training.check_batch(self.strategy.num_replicas_in_sync)
         self.config: FinetuneConfig = dataclasses.replace(config, training=training)
         self.finetuner = Finetuner(
             options.task, self.dataset, self.data, source, self.start.tokenizer, self.strategy
         )
+
+    def _num_units(self, task: TaskSettings) -> int:
+        """Return the number of the teacher's texts, or of their windows."""
+        if not task.reads_windows:
+            return self.identity["count"]
+        return len(KINDS[task.kind].featurize(list(self.texts()), self.start.tokenizer, task))
 
     @property
     def _kind(self) -> FinetuningKind:

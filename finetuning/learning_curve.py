@@ -17,6 +17,7 @@ from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.paths import matching
 from albert_tf.runtime.plots import Point, plot_curves
+from finetuning.datasets import DATASETS
 from finetuning.datasets.tables.table_files import open_table
 
 Curves = dict[str, dict[str, list[Point]]]  # task (metric) -> run -> its points
@@ -107,8 +108,11 @@ def _rows(path: str) -> Iterator[tuple[str, dict[str, str]]]:
 def _score_of(row: dict[str, str], where: str) -> tuple[str, int, float]:
     """Return the title of a row's panel, its number of training examples and score in percent."""
     try:
-        title = f"{row['task']} ({row['metric']}, %)"
-        return title, int(row["train_examples"]), 100 * float(row[row["metric"]])
+        metric = DATASETS[row["task"]].metrics[0]  # runs may have chosen by another one
+        if row["metric"] not in row:
+            raise KeyError(row["metric"])
+        title = f"{row['task']} ({metric}, %)"
+        return title, int(row["train_examples"]), 100 * float(row[metric])
     except (KeyError, ValueError):
         raise InputError(
             f"--tables: {where} must be a row as finetuning.table writes it. Received: "

@@ -238,11 +238,12 @@ class Adaptation:
             self._call("pretraining.evaluate", *flags)
             figures = outputs.read_json(file, allow_nan=True)
         counts = Manifest.read(records).counts
+        pieces = counts.pieces + counts.pieces_lost  # also those that were cut off
         return {
             "bits_per_character": figures["hidden/bits_per_character"],
             "hidden_pieces": figures["hidden/count"],
-            "bytes_per_piece": counts.text_bytes / counts.pieces,
-            "unknown_pieces": counts.unknown_pieces / counts.pieces,
+            "bytes_per_piece": counts.text_bytes / pieces,
+            "unknown_pieces": counts.unknown_pieces / pieces,
         }
 
 

@@ -17,6 +17,8 @@ from albert_tf.runtime.files import outputs
 from albert_tf.tasks.kind import Export
 from albert_tf.text.tokenizer import Tokenizer
 
+_LEAST = 3  # positions: [CLS] and a [SEP] after each of two texts
+
 
 class LiteRT(Format):
     """LiteRT. Without a fixed length, the encoder's layers are a loop."""
@@ -81,9 +83,9 @@ def write_litert(
             f"Received: {quantization!r}."
         )
     longest = AlbertConfig.from_json(config_path).max_positions
-    if seq_length is not None and not 0 < seq_length <= longest:
+    if seq_length is not None and not _LEAST <= seq_length <= longest:
         raise InputError(
-            f"--seq_length must be between 1 and {longest}, the model's `max_positions`. "
+            f"--seq_length must be between {_LEAST} and {longest}, the model's `max_positions`. "
             f"Received: {seq_length}."
         )
     with outputs.new_folder(folder) as work:

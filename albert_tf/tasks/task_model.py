@@ -217,16 +217,23 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         """Return the loss of the outputs outside training."""
         return self.training_losses()
 
-    def mean_loss(self, outputs: Any, targets: Mapping[str, Any]) -> float | None:
-        """Return the mean loss of the outputs of `predict`.
+    def mean_loss(self, outputs: Any, targets: Mapping[str, Any], batch_size: int) -> float | None:
+        """Return the mean loss of the outputs of `predict`, None if the target `label` is unknown.
 
-        Return None if the target `label` is unknown.
+        A loss that compares examples with others compares those of batches of `batch_size`.
         """
         if not targets:
             return None
-        # One loss per example: in `fit`, a strategy forbids a loss that takes its own mean.
-        losses = self.evaluation_losses().call(tf.constant(targets["label"]), tf.constant(outputs))
-        return float(np.mean(losses))
+        labels, count = targets["label"], len(targets["label"])
+        step = batch_size if self.has_batch_loss else count
+        loss = self.evaluation_losses()
+        total = 0.0
+        for begin in range(0, count, step):
+            rows = slice(begin, begin + step)
+            # One loss per example: in `fit`, a strategy forbids a loss that takes its own mean.
+            losses = loss.call(tf.constant(labels[rows]), tf.constant(outputs[rows]))
+            total += float(np.mean(losses)) * len(labels[rows])
+        return total / count
 
     def divide_logits(self, temperature: float) -> None:
         """Divide the weights of the head `head`, and so the logits, by a temperature."""

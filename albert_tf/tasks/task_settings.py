@@ -49,6 +49,11 @@ class TaskSettings(Bounded):
         return False
 
     @property
+    def leaves_early(self) -> bool:
+        """True if the pooled output of any layer can be classified, as in an early exit."""
+        return True
+
+    @property
     def reads_windows(self) -> bool:
         """True if a text may become several sequences."""
         return self.long_texts != "cut"

@@ -23,6 +23,7 @@ WHITE_SPACE = (
 )
 # tf.strings.lower truncates a string at NUL, so U+FFFF replaces NUL. U+FFFF is not a character
 # either, so no vocabulary contains it, and both become the unknown piece.
+_LOCALIZED = {letter: letter.lower() for letter in "I\u0130J\u012e\u00cc\u00cd\u0128"}
 _NUL, _NO_CHARACTER = r"\x00", "\uffff"
 
 
@@ -167,7 +168,7 @@ def split_words_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.RaggedTen
     if rules.unify_quotes:
         texts = replace(texts, "``|''", '"')
     if rules.lowercase:
-        texts = tf.strings.lower(texts, encoding="utf-8")
+        texts = lower_in_graph(texts)
     if rules.strip_accents:
         texts = tensorflow_text.normalize_utf8(texts, "NFD")
         texts = replace(texts, f"[{classes['marks']}]+", "")
@@ -185,9 +186,17 @@ def normalize_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.Tensor:
     if rules.strip_accents:
         texts = tensorflow_text.normalize_utf8(texts, "NFKD")
         texts = tf.strings.regex_replace(texts, f"[{re2_class(combining_ranges())}]+", "")
-    if rules.lowercase:
-        texts = tf.strings.lower(texts, encoding="utf-8")
-    return texts
+    return lower_in_graph(texts) if rules.lowercase else texts
+
+
+def lower_in_graph(texts: tf.Tensor) -> tf.Tensor:
+    """Return texts in lower case, string [B], in every locale of the process.
+
+    TensorFlow lowers some letters as Turkish or Lithuanian does, if LANG says so.
+    """
+    for upper, lower in _LOCALIZED.items():
+        texts = tf.strings.regex_replace(texts, upper, lower)
+    return tf.strings.lower(texts, encoding="utf-8")
 
 
 def pack_segments(

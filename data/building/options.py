@@ -112,5 +112,5 @@ def slots(options: BuildOptions) -> int:
     """Return the maximum number of pieces to predict in a record of the reference layout."""
     default = max(1, round(options.masking_rate * options.seq_length))
     if options.reference_quirks:
-        default = REFERENCE_PREDICTIONS
+        default = min(REFERENCE_PREDICTIONS, options.seq_length)
     return options.max_predictions or default

@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
-from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, between
+from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, at_most, between
 from albert_tf.runtime.errors import ConfigError
 from data.objectives.row_ops import BLOCK, histogram, running_sum, take
 from data.records.schema import MASKED_SHARE, MAX_SEQ_LENGTH, RANDOM_SHARE
@@ -49,7 +49,7 @@ class MaskingConfig(Bounded):
     KEY = "`masking.{}`"
 
     rate: Annotated[float, between("(0, 1)")] = 0.15
-    max_ngram: Annotated[int, POSITIVE] = 3
+    max_ngram: Annotated[int, POSITIVE, at_most(MAX_SEQ_LENGTH)] = 3
     max_predictions: Annotated[int, at_least(0, "where 0 means round(rate * seq_length)")] = 0
     whole_words: bool = True
 

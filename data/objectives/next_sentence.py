@@ -54,12 +54,11 @@ def replace_half(
 
     Both segments together are truncated to `max_pieces` with the lengths of `truncation`, from the
     front and the back alike, as in the build. A `partner_length` of 0 means that there is no
-    partner. If one is needed then, the pair stays in order with weight 0, so that the labels stay
-    balanced.
+    partner. The pair then stays in order with weight 0, so that the labels are balanced.
     """
     label_bit, odd, odd_first, odd_second = (bit(key, n) for n in (63, 62, 61, 60))
-    needs_partner = (label_bit == 1) & (second > 0)
-    replaced = needs_partner & (partner_length > 0)
+    has_partner = (second > 0) & (partner_length > 0)
+    replaced = has_partner & (label_bit == 1)
     other = tf.where(replaced, partner_length, second)
     first_length, other_length = truncated_lengths_in_graph(first, other, max_pieces, odd)
     return Segments(
@@ -69,5 +68,5 @@ def replace_half(
         + (other - other_length + odd_second) // 2,
         second_length=other_length,
         label=replaced,
-        weight=(second > 0) & (replaced | ~needs_partner),
+        weight=has_partner,
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError, listed
 from data.objectives.masking import MaskingConfig
 from data.objectives.pair_objective import PairObjective
 from data.pipeline.example_maker import ExampleMaker
@@ -82,8 +82,21 @@ def _examples(
 ) -> Callable[..., Batch]:
     """Return the function from serialized records, indices, epochs (and partners) to a batch."""
     parts = records.parts if isinstance(records, Mixture) else (records,)
+    lengths = {part.manifest.seq_length for part in parts}
+    if objective.has_partners and len(lengths) > 1:
+        raise ConfigError(
+            f"`objective.pair={objective.name}` needs folders of one sequence length, since a "
+            "longer pair would tell its label. Received: lengths of "
+            f"{listed([str(length) for length in sorted(lengths)])}. Mix folders of one length."
+        )
+    problems = []
     for part in parts:
-        objective.check(part.manifest)
+        try:
+            objective.check(part.manifest)
+        except ConfigError as error:  # records without a pair have no weight among others
+            problems.append(error)
+    if problems and (len(problems) == len(parts) or records.manifest.layout != COMPACT):
+        raise problems[0]
     if records.manifest.layout == COMPACT:
         return ExampleMaker(records.manifest, objective, masking, seed)
     static = parts[0].static()

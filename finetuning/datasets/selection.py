@@ -18,6 +18,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Dataset, Source
+from finetuning.datasets.embeddings.teacher_vectors import StoredVector
 from finetuning.datasets.near_duplicates import hosts
 
 _MIN_DOCUMENTS = 5  # that are divided; fewer are too uneven
@@ -117,7 +118,7 @@ def limited(source: Source, train: Sequence[Any]) -> Sequence[Any]:
     limit = source.reading.max_train_examples
     if limit is None:
         return train
-    draws = [_draw(dataclasses.asdict(example), "train") for example in train]
+    draws = [_draw(_content_of(example), "train") for example in train]
     chosen = sorted(range(len(train)), key=draws.__getitem__)[:limit]
     print(f"train: {len(chosen):,} of {len(train):,} examples (--max_train_examples={limit})")
     return [train[row] for row in sorted(chosen)]
@@ -220,6 +221,15 @@ def _of_each_label(examples: Sequence[Any], fraction: float, purpose: str) -> se
             left[labels[text]] -= 1
             held_out.add(text)
     return held_out
+
+
+def _content_of(example: Any) -> dict[str, Any]:
+    """Return the fields by which an example is compared, without a teacher's vector."""
+    fields = [field.name for field in dataclasses.fields(example) if field.compare]
+    content = {name: getattr(example, name) for name in fields}
+    if isinstance(content.get("label"), StoredVector):
+        content["label"] = None
+    return content
 
 
 def _draw(value: Any, purpose: str) -> float:

@@ -100,7 +100,7 @@ class Classifier(TextKind[ClassifierSettings]):
             )
 
     def head_solver(
-        self, model: SequenceClassifier, train: Features, batch_size: int
+        self, model: SequenceClassifier, train: Features, training: Any
     ) -> LogisticHead | None:
         """Return a logistic regression for the loss `contrastive`."""
         if not model.task.is_contrastive:
@@ -109,9 +109,10 @@ class Classifier(TextKind[ClassifierSettings]):
         def vectors_of(model: SequenceClassifier) -> np.ndarray:
             with model.distribute_strategy.scope():
                 vectors = model.text_vectors()
-            return np.asarray(predict(vectors, train, batch_size))
+            return np.asarray(predict(vectors, train, training.batch_size))
 
-        head = LogisticHead(model, vectors_of, np.asarray(train.targets["label"]))
+        weights = None if training.class_weights == "none" else training.class_weights
+        head = LogisticHead(model, vectors_of, np.asarray(train.targets["label"]), weights)
         print(
             f"As it is, the encoder's vectors have a cross-validation accuracy of "
             f"{head.accuracy:.1%} (logistic regression, C = {head.strength:g})",

@@ -154,12 +154,20 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
             for _ in range(_RESAMPLES):
                 rows = rng.integers(count, size=count)
                 answers = [predictions[row] for row in rows]
-                resampled.append(dataset.score(answers, [examples[row] for row in rows]))
+                resample = [examples[row] for row in rows]
+                scores = dataset.score(answers, resample)
+                resampled.append(self.scores_of_resample(scores, resample, examples))
             errors = {name: deviation(resampled, name) for name in dataset.metrics}
         if "accuracy" in dataset.metrics:
             value = dataset.score(predictions, examples)["accuracy"]
             errors["accuracy"] = math.sqrt(value * (1 - value) / count)
         return errors
+
+    def scores_of_resample(
+        self, scores: dict[str, float], resample: Sequence[Any], examples: Sequence[Any]
+    ) -> dict[str, float]:
+        """Return the scores of a resample of examples, without what it happens to lack."""
+        return scores
 
     def baseline(self, task: SettingsT, train: Examples, test: Examples) -> Predict:
         """Return a function from the strength of the regularization to predictions for `test`."""
@@ -194,14 +202,14 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         return task
 
     def head_solver(
-        self, model: Any, train: Features, batch_size: int
+        self, model: Any, train: Features, training: Any
     ) -> Callable[[Any], None] | None:
         """Return what sets the head of a model from the training examples; None if it is trained.
 
         Args:
           model: the model with its initial weights.
           train: the training features.
-          batch_size: units per batch.
+          training: the `training` section.
         """
         return None
 

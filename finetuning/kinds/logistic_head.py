@@ -22,12 +22,18 @@ class LogisticHead:
       model: the classifier, with its initial weights.
       vectors_of: a function from the classifier to the vectors of the training texts, [N, H].
       labels: the labels of these texts, int [N].
+      class_weights: as scikit-learn's `class_weight`.
     """
 
     def __init__(
-        self, model: TaskModel, vectors_of: Callable[[Any], np.ndarray], labels: np.ndarray
+        self,
+        model: TaskModel,
+        vectors_of: Callable[[Any], np.ndarray],
+        labels: np.ndarray,
+        class_weights: str | None = None,
     ) -> None:
         self._vectors_of, self._labels = vectors_of, labels
+        self._class_weights = class_weights
         vectors = vectors_of(model)
         losses = {strength: self._cross_validated(vectors, strength) for strength in STRENGTHS}
         self.strength = min(losses, key=lambda strength: losses[strength][0])
@@ -35,7 +41,7 @@ class LogisticHead:
 
     def __call__(self, model: TaskModel) -> None:
         """Set the head for the vectors of the model as it is now."""
-        regression = _regression(self.strength).fit(self._vectors_of(model), self._labels)
+        regression = self._regression(self.strength).fit(self._vectors_of(model), self._labels)
         weights, bias = regression.coef_, regression.intercept_
         if len(weights) == 1:  # of two labels, scikit-learn has the difference
             weights, bias = (np.concatenate([-x / 2, x / 2]) for x in (weights, bias))
@@ -47,19 +53,21 @@ class LogisticHead:
     def _cross_validated(self, vectors: np.ndarray, strength: float) -> tuple[float, float]:
         """Return the mean log loss and the accuracy on folds that were left out."""
         from sklearn.model_selection import StratifiedKFold, cross_val_predict
+        from sklearn.utils.class_weight import compute_sample_weight
 
         fewest = int(np.unique(self._labels, return_counts=True)[1].min())
         folds = StratifiedKFold(min(FOLDS, fewest), shuffle=True, random_state=0)
         probabilities = cross_val_predict(
-            _regression(strength), vectors, self._labels, cv=folds, method="predict_proba"
+            self._regression(strength), vectors, self._labels, cv=folds, method="predict_proba"
         )
         _, places = np.unique(self._labels, return_inverse=True)
         right = np.take_along_axis(probabilities, places[:, np.newaxis], axis=1)
         accuracy = float(np.mean(probabilities.argmax(1) == places))
-        return float(-np.mean(np.log(np.maximum(right, 1e-12)))), accuracy
+        weights = compute_sample_weight(self._class_weights, self._labels)
+        losses = -np.log(np.maximum(right[:, 0], 1e-12))
+        return float(np.average(losses, weights=weights)), accuracy
 
+    def _regression(self, strength: float) -> Any:
+        from sklearn.linear_model import LogisticRegression
 
-def _regression(strength: float) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(C=strength, max_iter=1000)
+        return LogisticRegression(C=strength, max_iter=1000, class_weight=self._class_weights)

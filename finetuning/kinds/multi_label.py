@@ -1,5 +1,6 @@
 """Multi-label classifiers in fine-tuning."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -133,6 +134,17 @@ class MultiLabel(TextKind[MultiLabelSettings]):
         probabilities = probabilities_of(predictions)
         has_label = indicators(examples, probabilities.shape[1])
         return Confidences(probabilities.ravel(), has_label.ravel())
+
+    def scores_of_resample(
+        self, scores: dict[str, float], resample: Sequence[Any], examples: Sequence[Any]
+    ) -> dict[str, float]:
+        """Return the scores, whose means over labels leave out those without a text by chance."""
+        present, drawn = (
+            len(set(itertools.chain.from_iterable(map(label_indices, each))))
+            for each in (examples, resample)
+        )
+        means = ("macro_f1", "average_precision")
+        return {n: v * present / max(1, drawn) if n in means else v for n, v in scores.items()}
 
     def card_sections(
         self,

@@ -64,5 +64,5 @@ def result_of(
     every = prepare(train, [*dev, *held_out])(strength)
     predictions = tuned(every[: len(dev)], every[len(dev) :], held_out)
     scores = {"metric": metric, **dataset.score(predictions, dev)}
-    scores |= {"train_examples": len(data.train), "regularization": strength}
+    scores |= {"train_examples": len(train), "regularization": strength}
     return scores | report.baselines_and_errors(dataset, data, name, predictions, metric)

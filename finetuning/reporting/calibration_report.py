@@ -42,7 +42,7 @@ def write(
     plot_reliability(os.path.join(run.plots_path, _PLOT), curves)
     result: dict[str, Any] = {name: calibration_error(v) for name, v in confidences.items()}
     final = confidences[ERROR]
-    if len(final.probability) == len(examples):
+    if tuned.thresholds is None and len(final.probability) == len(examples):
         rows = [answered(final, least) for least in _LEAST]
         result[_ANSWERED] = [row._asdict() for row in rows if row.share]
     return result

@@ -34,7 +34,10 @@ def write(
     thresholds = FINETUNING[task.kind].thresholds
     shown = {("task", thresholds.key)} if thresholds and thresholds.per_label else set()
     values = [
-        (f"{section}.{key}", cell(value if isinstance(value, str) else shortened(value)))
+        (
+            f"{section}.{key}",
+            cell(" ".join(value.split()) if isinstance(value, str) else shortened(value)),
+        )
         for section in ("training", "task")
         for key, value in config[section].items()
         if value is not None and (section, key) not in {*_superseded(config["training"]), *shown}

@@ -60,7 +60,7 @@ def write(
 def _flat(result: Mapping[str, Any], part: str) -> dict[str, Any]:
     """Return a result with a column for the standard error of each metric."""
     errors = result.get("standard_errors", {})
-    single = {key: value for key, value in result.items() if not isinstance(value, dict)}
+    single = {key: value for key, value in result.items() if not isinstance(value, dict | list)}
     single[f"{part}_examples"] = single.pop("dev_examples")
     return single | {f"standard_error_{metric}": error for metric, error in errors.items()}
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_tf.runtime.errors import InputError
-from finetuning.kinds.baselines.bm25 import WORD
+from finetuning.kinds.baselines.bm25 import word, words_of
 from finetuning.searching.passages import Passage
 from finetuning.searching.rankings import Ranking, fused
 from finetuning.searching.search_index import SearchIndex, shown_path
@@ -158,4 +158,4 @@ def printable(text: str) -> str:
 
 def marks_of(text: str, words: set[str]) -> list[tuple[int, int]]:
     """Return where words, in lower case, begin and end in a text."""
-    return [results.span() for results in WORD.finditer(text) if results[0].lower() in words]
+    return [each.span() for each in word().finditer(text) if words.intersection(words_of(each[0]))]

@@ -68,16 +68,23 @@ def best_temperature(model: TaskModel, labels: np.ndarray, logits: np.ndarray) -
     return round(float(np.exp(minimum.x)), 4)
 
 
+def halves(count: int) -> np.ndarray:
+    """Return 0 or 1 for each example, as many of each, at random, since labels may alternate."""
+    return np.random.default_rng(0).permutation(count) % 2
+
+
 def cross_fitted(
     model: TaskModel, logits: np.ndarray, features: Any, examples: Sequence[Any]
 ) -> list[Prediction]:
     """Return predictions for examples that had no part in the choice of their temperature.
 
-    Every other example has the temperature that is best for the rest, and the reverse.
+    One half of them, chosen at random, has the temperature that is best for the other, and the
+    reverse.
     """
-    is_odd = features.example % 2 == 1
-    decode, labels, halves = KINDS[model.task.kind].decode, features.targets["label"], []
-    for choosing in (is_odd, ~is_odd):
+    half = halves(len(examples))
+    is_second = half[features.example] == 1
+    decode, labels, answers = KINDS[model.task.kind].decode, features.targets["label"], []
+    for choosing in (is_second, ~is_second):
         temperature = best_temperature(model, labels[choosing], logits[choosing])
-        halves.append(decode(logits / temperature, features, examples, model.task))
-    return [halves[row % 2][row] for row in range(len(examples))]
+        answers.append(decode(logits / temperature, features, examples, model.task))
+    return [answers[half[row]][row] for row in range(len(examples))]

@@ -131,7 +131,7 @@ class Finetuner:
             if _is_complete(run, self.dataset.kind):  # by another process, since the first check
                 return
             with devices.precision_policy(config.training.precision):
-                solve = kind.head_solver(model, train, config.training.batch_size)
+                solve = kind.head_solver(model, train, config.training)
                 evaluate = self._evaluation(config.training, solve)
                 arrange = in_pairs(train.targets["label"]) if solve else None
                 best_step = fine_tune(
@@ -218,7 +218,8 @@ class Finetuner:
         model_outputs = predict(model, features, values.batch_size // values.accumulation_steps)
         predictions = KINDS[model.task.kind].decode(model_outputs, features, examples, model.task)
         scores = self.dataset.score(predictions, examples)
-        if (loss := model.mean_loss(model_outputs, features.targets)) is not None:
+        loss = model.mean_loss(model_outputs, features.targets, values.batch_size)
+        if loss is not None:
             scores["loss"] = loss
         return scores, predictions
 

@@ -47,6 +47,7 @@ def finish(run: RunDir, objectives: Sequence[Objective]) -> None:
         if objective.head.name != objective.name
         for name in result
         if name.startswith(HELDOUT) and name.endswith(f"/{objective.head.name}")
+        if name.removesuffix(objective.head.name) + objective.name in result
     }
     shown = {name: value for name, value in result.items() if name not in repeated}
     print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in shown.items()))

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from albert_tf.export.saved_model import save
 from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime.errors import InputError, listed
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.pretrained.encoder import load_encoder_module
 from albert_tf.text.tokenizer import load_tokenizer
@@ -77,7 +78,13 @@ class Selection(BestWeights):
             for name, value in self._evaluate().items()
             if name.startswith(("loss/", "accuracy/"))
         }
-        is_best = self.add(step, figures[self._config.evaluation.metric])
+        if (metric := self._config.evaluation.metric) not in figures:
+            raise InputError(
+                f"--heldout must have examples for `evaluation.metric` {metric}. Received: records "
+                f"without one, which give {listed(sorted(figures))}. Name another metric, or build "
+                "larger held-out records."
+            )
+        is_best = self.add(step, figures[metric])
         if is_best and os.path.isfile(self._writes.config_path):  # only the chief has it
             best = RunDir(self._writes.best_path)
             shutil.copyfile(self._writes.config_path, best.config_path)

@@ -10,7 +10,7 @@ from albert_tf.optimization.adamw import AdamW
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.metrics_log import MetricsLog
 from albert_tf.training.progress import Progress
-from data.records.manifest import Manifest
+from data.records.manifest import COMPACT, Manifest
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import means
 from pretraining.loop.runtime import Runtime
@@ -37,7 +37,9 @@ class TrainingLog(MetricsLog):
         self._config, self._optimizer = config, optimizer
         self._objectives = config.objectives
         self._seq_length, self._batch = manifest.seq_length, config.loop.global_batch_size
-        slots = config.masking.slots(manifest.seq_length)
+        slots = manifest.max_predictions  # of records that were masked when they were built
+        if manifest.layout == COMPACT:
+            slots = config.masking.slots(manifest.seq_length)
         self._flops = step_flops(config.model, self._batch, manifest.seq_length, slots)
         self._runtime, self._peak = runtime, runtime.peak_flops(config.precision)
         self._loops = 0

@@ -143,10 +143,15 @@ def _of_grid(options: SweepOptions) -> list[Configuration]:
 
 def of_length(config: PretrainConfig, steps: int) -> tuple[str, ...]:
     """Return assignments for `steps` steps, with warm-up and schedule of `config` in proportion."""
-    share = steps / config.loop.steps
+    share, optimizer = steps / config.loop.steps, config.optimizer
+    warmup = round(optimizer.warmup_steps * share)
+    schedule = round(optimizer.schedule_steps * share)
+    decay = 0  # from the end of the warm-up
+    if optimizer.decay_steps:
+        decay = min(max(1, round(optimizer.decay_steps * share)), (schedule or steps) - warmup)
     return (
         f"loop.steps={steps}",
-        f"optimizer.warmup_steps={round(config.optimizer.warmup_steps * share)}",
-        f"optimizer.schedule_steps={round(config.optimizer.schedule_steps * share)}",
-        f"optimizer.decay_steps={round(config.optimizer.decay_steps * share)}",
+        f"optimizer.warmup_steps={warmup}",
+        f"optimizer.schedule_steps={schedule}",
+        f"optimizer.decay_steps={decay}",
     )

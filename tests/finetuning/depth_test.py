@@ -66,6 +66,7 @@ def test_flops_are_those_of_the_products():
     [
         ({"depths": "9"}, "--depths must be between"),
         ({"patience": "9"}, "--patience needs a model of at least 3 layers. Received: 2 layers"),
+        ({"patience": "0"}, "--patience must be positive numbers. Received: 0"),
         ({"requests": 0}, "--requests must be positive. Received: 0"),
     ],
 )

@@ -35,6 +35,21 @@ def test_medians_and_ranges(tables: pathlib.Path):
     }
 
 
+def test_a_run_that_chose_by_another_metric_is_beside_its_baseline(tables: pathlib.Path):
+    (tables / "t-other").mkdir()
+    rows = (
+        "a,multi_label,0,average_precision,0.7,0.6,900\nbag-of-words,multi_label,,macro_f1,,0.5,900"
+    )
+    header = HEADER.replace("accuracy,pearson", "average_precision,macro_f1")
+    (tables / "t-other" / "results.csv").write_text(f"{header}{rows}\n")
+    assert curves_of([f"{tables}/t-other/results.csv"]) == {
+        "multi_label (macro_f1, %)": {
+            "a": [(900, 60.0, 60.0, 60.0)],
+            "bag-of-words": [(900, 50.0, 50.0, 50.0)],
+        }
+    }
+
+
 def test_seeds_of_several_tables_are_one_point(tables: pathlib.Path):
     (tables / "t-more").mkdir()
     bag = LARGE.splitlines()[1]  # the baseline has no seed: both tables have the same row

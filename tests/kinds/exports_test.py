@@ -94,6 +94,8 @@ def test_onnx_and_litert_answer_like_the_signature_of_ids(
             for values in (found, lite_found):
                 for key, value in values.items():
                     case.compare(key, value, wanted[key], wanted)
+    none = session.run(None, {key: value[:0] for key, value in ids.items()})
+    assert {len(value) for value in none} == {0}
 
 
 # By default those with the most signatures.

@@ -135,6 +135,14 @@ def test_warmup_and_schedule_keep_their_share():
     )
 
 
+def test_rounded_shares_fit_into_the_steps():
+    """Warm-up and decay of half of the steps each are 4 and 4 of 7 if both are rounded."""
+    base = settings.override(SMOKE, ["optimizer.warmup_steps=20", "optimizer.decay_steps=20"])
+    for steps in range(2, 60):
+        _, warmup, _, decay = (int(text.split("=")[1]) for text in of_length(base, steps))
+        assert steps - 1 <= warmup + decay <= steps and decay >= 1
+
+
 @pytest.mark.parametrize(
     ("budget", "steps"),
     [(None, 40), ("steps:7", 7), ("tokens:5200", 10), ("tokens:1", 1)],  # 16 x 32 tokens a step

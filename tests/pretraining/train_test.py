@@ -140,10 +140,12 @@ def test_bfloat16_follows_the_curve_of_float32(tiny_records: str, tmp_path: path
 def test_the_last_line_names_each_metric_once(finished: RunDir, tmp_path: pathlib.Path, capsys):
     shutil.copytree(finished.path, tmp_path / "run")
     run = RunDir(str(tmp_path / "run"))
-    run.add_metrics(run.metrics()[-1] | {"heldout/loss/sop": 0.5, "heldout/loss/pair": 0.5})
+    heldout = {"heldout/loss/sop": 0.5, "heldout/loss/pair": 0.5, "heldout/loss/mlm": 2.5}
+    run.add_metrics(run.metrics()[-1] | heldout)
     finish(run, (MaskedLm(), ObjectiveConfig().of_pairs))
     shown = capsys.readouterr().out
     assert "heldout/loss/sop 0.5" in shown and "heldout/loss/pair" not in shown
+    assert "heldout/loss/mlm 2.5" in shown  # the only name of this one
     assert run.result()["heldout/loss/pair"] == 0.5
 
 

@@ -20,6 +20,7 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.files import outputs
 from albert_tf.tasks.task_settings import TaskSettings
+from albert_tf.text.wordpiece import MAX_WORD
 
 KEYS = config_keys.KEYS | {"layer_norm_eps": "layer_norm_eps"}
 # Their plain "gelu" is the erf form, which our models do not have.
@@ -189,9 +190,17 @@ def check(bundle: Bundle) -> list[str]:
             f"those with your epsilon {config.mlm_layer_norm_eps}."
         )
     tokenizer = bundle.tokenizer
-    if tokenizer and huggingface_tokenizer.is_sentencepiece(tokenizer):
-        if not tokenizer.normalization.unify_quotes:
-            notes.append("Hugging Face's tokenizer, unlike yours, replaces `` and '' with \".")
+    if tokenizer is None:
+        return notes
+    replaces = huggingface_tokenizer.is_sentencepiece(tokenizer)
+    if tokenizer.normalization.unify_quotes != replaces:
+        who, others = ("Hugging Face's", "yours") if replaces else ("Your", "Hugging Face's")
+        notes.append(f"{who} tokenizer, unlike {others}, replaces `` and '' with \".")
+    if not replaces:
+        notes.append(
+            "Hugging Face's tokenizer makes a word of more than 100 characters unknown, yours one "
+            f"of more than {MAX_WORD}."
+        )
     return notes
 
 
@@ -207,7 +216,8 @@ def write(bundle: Bundle, folder: str) -> None:
     if bundle.tokenizer:
         ids = bundle.tokenizer.special
         special = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
-        huggingface_tokenizer.write(bundle.tokenizer, folder)
+        longest = bundle.config.max_positions if task is None else task.seq_length
+        huggingface_tokenizer.write(bundle.tokenizer, folder, longest)
     outputs.write_json(os.path.join(folder, "config.json"), to_json(bundle.config, task) | special)
 
 

@@ -46,12 +46,18 @@ def check(task: TaskSettings | None) -> list[str]:
         )
     if refusal := head.refusal(task):
         raise InputError(f"{refusal}, or {_WITHOUT_HEAD}")
+    notes = []
     if not head.has_pooler:
-        return [
+        notes.append(
             f"{head.architecture} has no pooler, so yours is dropped. It does not affect the "
             "answers."
-        ]
-    return []
+        )
+    if task.long_texts != "cut":
+        notes.append(
+            f"{head.architecture} truncates long texts, which yours reads in windows "
+            f"(task.long_texts={task.long_texts}): their answers will differ."
+        )
+    return notes
 
 
 def to_json(task: TaskSettings) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.convert.huggingface import fast_tokenizer, fast_tokenizer_writer
@@ -17,7 +18,7 @@ from albert_tf.text.wordpiece import VOCABULARY_FILE
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 # Their slow ALBERT tokenizer always replaces `` and '' with " and ignores this key of ours.
 _UNIFY_QUOTES = "albert_tf_unify_quotes"
-RULES_FILE = "tokenizer_config.json"
+RULES_FILE, _ADDED_FILE = "tokenizer_config.json", "added_tokens.json"
 
 
 def read(path: str) -> Tokenizer | None:
@@ -52,15 +53,48 @@ def read(path: str) -> Tokenizer | None:
     if file == files[0]:
         strips = not switch("keep_accents", False)
     else:  # BERT strips accents if it lowercases, unless its file says otherwise
+        if not switch("tokenize_chinese_chars", True):
+            raise InputError(
+                f"{path!r}: a tokenizer with `tokenize_chinese_chars` false is not supported."
+            )
         strips = switch("strip_accents", lowercase)
     unifies = switch(_UNIFY_QUOTES, file == files[0])
     normalization = Normalization(lowercase, strips, unify_quotes=unifies)
     with reading(file), open(file, "rb") as stream:
-        return Tokenizer(stream.read(), normalization, source=f"{file!r}")
+        tokenizer = Tokenizer(stream.read(), normalization, source=f"{file!r}")
+    _require_no_added_tokens(path, rules, tokenizer.vocab_size)
+    return tokenizer
 
 
-def write(tokenizer: Tokenizer, folder: str) -> None:
-    """Write the vocabulary and the rules that AutoTokenizer needs."""
+def _require_no_added_tokens(path: str, rules: Mapping[str, Any], vocab_size: int) -> None:
+    """Check that no token was added to the vocabulary, as `add_tokens` does.
+
+    Raises:
+      InputError: one was.
+    """
+    added: dict[Any, Any] = {}
+    if os.path.isfile(file := os.path.join(path, _ADDED_FILE)):
+        added |= {number: token for token, number in outputs.read_json(file).items()}
+    if isinstance(of_rules := rules.get("added_tokens_decoder"), Mapping):
+        added |= of_rules
+    if os.path.isfile(file := os.path.join(path, fast_tokenizer.FILE)):
+        tokens = outputs.read_json(file).get("added_tokens") or ()
+        added |= {token["id"]: token for token in tokens if isinstance(token, Mapping)}
+    more = {int(number): token for number, token in added.items() if int(number) >= vocab_size}
+    if more:
+        token = more[min(more)]
+        name = token.get("content") if isinstance(token, Mapping) else token
+        raise InputError(
+            f"{path!r}: tokens that were added to the vocabulary are not supported. Received: "
+            f"{name!r}, the first of {len(more)}. Convert the model that it was trained from."
+        )
+
+
+def write(tokenizer: Tokenizer, folder: str, max_length: int) -> None:
+    """Write the vocabulary and the rules that AutoTokenizer needs.
+
+    `max_length` is the number of pieces to which it truncates on request.
+    """
     with open(os.path.join(folder, tokenizer.vocabulary.file), "wb") as file:
         file.write(tokenizer.model)
     special = dataclasses.asdict(tokenizer.special)
@@ -74,7 +108,7 @@ def write(tokenizer: Tokenizer, folder: str) -> None:
     else:
         kind = {"tokenizer_class": "BertTokenizer", "strip_accents": rules.strip_accents}
     values = pieces | kind | {"do_lower_case": rules.lowercase, "model_input_names": _INPUTS}
-    values[_UNIFY_QUOTES] = rules.unify_quotes
+    values |= {_UNIFY_QUOTES: rules.unify_quotes, "model_max_length": max_length}
     outputs.write_json(os.path.join(folder, RULES_FILE), values)
     if is_sentencepiece(tokenizer):
         path = os.path.join(folder, fast_tokenizer.FILE)

@@ -63,6 +63,11 @@ class ClassifierSettings(TextSettings):
             )
 
     @property
+    def leaves_early(self) -> bool:
+        """True if the head reads the pooled output."""
+        return self.pooling == "cls"
+
+    @property
     def is_contrastive(self) -> bool:
         """True if vectors are trained by contrast, and the head is a logistic regression."""
         return self.loss == "contrastive"

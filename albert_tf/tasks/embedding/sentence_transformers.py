@@ -59,10 +59,24 @@ class SentenceTransformers(TransformersHead[EmbeddingSettings]):
         stated["projection"] = 0
         if "Dense" in paths:
             stated["projection"] = _kernel(os.path.join(folder, paths["Dense"])).shape[1]
-        lengths = _read(os.path.join(folder, _LENGTHS)).get("max_seq_length")
-        if lengths is not None:
-            stated["seq_length"] = lengths
-        prompts = _read(os.path.join(folder, _PROMPTS)).get("prompts") or {}
+        if (length := _length(folder)) is not None:
+            stated["seq_length"] = length
+        values = _read(os.path.join(folder, _PROMPTS))
+        prompts = values.get("prompts") or {}
+        pooling = _read(os.path.join(folder, paths["Pooling"], "config.json"))
+        for problem, is_so in (
+            ("`default_prompt_name`", bool(prompts.get(values.get("default_prompt_name") or ""))),
+            (
+                "`include_prompt` false",
+                any(prompts.values()) and not pooling.get("include_prompt", True),
+            ),
+        ):
+            if is_so:
+                raise InputError(
+                    f"{folder!r}: a model with prompts and {problem} is not supported. Its vectors "
+                    "would differ: the use of a text decides its prompt here, whose pieces count. To "
+                    "read only the encoder, pass --ignore=head --allow_missing=mlm_head,pair_head."
+                )
         names = {"query_prompt": ("query",), "passage_prompt": ("document", "passage", "corpus")}
         for key, theirs in names.items():
             stated[key] = next((prompts[name] for name in theirs if prompts.get(name)), "")
@@ -120,6 +134,15 @@ def _read(path: str) -> Mapping[str, Any]:
     return outputs.read_json(path) if os.path.isfile(path) else {}
 
 
+def _length(folder: str) -> int | None:
+    """Return the pieces that the model reads; versions of the package keep them in two places."""
+    if (length := _read(os.path.join(folder, _LENGTHS)).get("max_seq_length")) is not None:
+        return length
+    longest = _read(os.path.join(folder, "tokenizer_config.json")).get("model_max_length")
+    positions = _read(os.path.join(folder, "config.json")).get("max_position_embeddings")
+    return min(longest, positions) if isinstance(longest, int) and positions else positions
+
+
 def _modules(folder: str) -> dict[str, str]:
     """Return the path of each module by its class.
 
@@ -170,10 +193,10 @@ def _kernel(folder: str) -> np.ndarray:
     activation = str(outputs.read_json(path).get("activation_function", _IDENTITY))
     file = os.path.join(folder, "model.safetensors")
     try:
-        with reading(file), open(file, "rb") as content:
-            tensors = safetensors.numpy.load(content.read())
+        with reading(file), safetensors.safe_open(file, framework="numpy") as content:
+            tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
         kernel: np.ndarray = tensors[_TENSOR].astype(np.float32)
-    except (OSError, KeyError, ValueError, safetensors.SafetensorError) as error:
+    except (OSError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{file!r} must hold the tensor {_TENSOR}: {error}.") from None

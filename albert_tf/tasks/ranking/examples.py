@@ -21,7 +21,7 @@ class RankingExample(Example):
     candidates: tuple[str, ...]
     label: tuple[float, ...] | None = None
     id: str = ""
-    location: str = ""
+    location: str = dataclasses.field(default="", compare=False)
 
     @property
     def named_texts(self) -> tuple[tuple[str, str], ...]:

@@ -91,7 +91,7 @@ class SpanModel(TaskModel):
         self.compute_loss(inputs, targets, logits, weights)
         return self.compute_metrics(inputs, targets, logits, weights)
 
-    def mean_loss(self, outputs: Any, targets: Mapping[str, Any]) -> None:
+    def mean_loss(self, outputs: Any, targets: Mapping[str, Any], batch_size: int) -> None:
         """Return None: outside training, the outputs are the best spans, which have no loss."""
         return None
 

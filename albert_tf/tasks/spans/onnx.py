@@ -65,7 +65,7 @@ class SpanGraph:
         index = graph.op("Add", graph.axes("Unsqueeze", positions, 1), shifts)  # [S, longest]
         ends = graph.op("Gather", padded, index, axis=1)  # [B, S, longest]
         scores = graph.op("Add", graph.axes("Unsqueeze", start, 2), ends)
-        flat = graph.reshape(scores, 0, graph.op("Mul", size, self._constant([longest])))
+        flat = graph.reshape(scores, -1, graph.op("Mul", size, self._constant([longest])))
         score, flat_index = self._top_k(flat, head.n_best)
         first = graph.op("Div", flat_index, self._constant([longest]))
         last = graph.op("Add", first, graph.op("Mod", flat_index, self._constant([longest])))

@@ -1,13 +1,15 @@
 """BM25 (Robertson and Zaragoza, 2009), with k1 0.9 and b 0.4."""
 
+import functools
 import re
+import sys
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 _K1, _B = 0.9, 0.4  # of Anserini, and of BEIR's baseline
-WORD = re.compile(r"\w+")  # letters and digits
 Scorer = Callable[[Sequence[str]], np.ndarray]  # queries -> float64 [queries, documents]
 
 
@@ -56,8 +58,18 @@ def weights_of(counts: np.ndarray, lengths: np.ndarray, mean_length: float) -> n
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text: runs of letters and digits, in lower case."""
-    return WORD.findall(text.lower())
+    """Return the words of a text in lower case: letters and digits with their combining marks."""
+    if not text.isascii():  # as composed characters, so that accents are found either way
+        text = unicodedata.normalize("NFC", text)
+    return word().findall(text.lower())
+
+
+@functools.cache
+def word() -> re.Pattern[str]:
+    """Return the pattern of a word."""
+    codes = map(chr, range(sys.maxunicode + 1))
+    marks = "".join(code for code in codes if unicodedata.category(code)[0] == "M")
+    return re.compile(rf"\w[\w{marks}]*")
 
 
 def _counts(texts: Sequence[str], words: dict[str, int]) -> Any:

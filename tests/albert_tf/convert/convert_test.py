@@ -474,7 +474,13 @@ def test_a_wordpiece_vocabulary_travels_along(rules, tiny, tmp_path):
     printed = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert (printed["tokenizer_class"], printed["pad_token"]) == ("BertTokenizer", "[PAD]")
     assert "token_type_ids" in printed["model_input_names"]
-    assert huggingface.check(Bundle(tiny, {}, tokenizer)) == []
+    assert printed["model_max_length"] == tiny.max_positions
+    (note,) = huggingface.check(Bundle(tiny, {}, tokenizer))
+    assert "a word of more than 100 characters unknown, yours one of more than 200" in note
+    rules = json.dumps(printed | {"tokenize_chinese_chars": False})
+    (tmp_path / "tokenizer_config.json").write_text(rules)
+    with pytest.raises(InputError, match="`tokenize_chinese_chars` false is not supported"):
+        huggingface.read(str(tmp_path), STRICT)
 
 
 def test_an_albert_model_s_own_folder(tiny, tmp_path):
@@ -546,7 +552,7 @@ def test_a_tokenizer_comes_back_from_transformers_with_its_rules(
     """Theirs has no switch for quotes, so the folder says what ours does."""
     rules = dataclasses.replace(small_tokenizer.normalization, unify_quotes=unify_quotes)
     tokenizer = Tokenizer(small_tokenizer.model, rules)
-    huggingface_tokenizer.write(tokenizer, str(tmp_path))
+    huggingface_tokenizer.write(tokenizer, str(tmp_path), 64)
     assert huggingface_tokenizer.read(str(tmp_path)).fingerprint == tokenizer.fingerprint
 
 

@@ -18,7 +18,7 @@ def test_the_vocabulary_comes_back_from_the_file_alone(comma_tokenizer, rules, t
     """With its rules for typographic punctuation; some pieces end in a digit and a comma."""
     tokenizer = Tokenizer(comma_tokenizer.model, rules)
     assert tokenizer.replacements
-    huggingface_tokenizer.write(tokenizer, str(tmp_path))
+    huggingface_tokenizer.write(tokenizer, str(tmp_path), 64)
     for name in ("spiece.model", "tokenizer_config.json"):
         (tmp_path / name).unlink()
     read = huggingface_tokenizer.read(str(tmp_path))
@@ -27,7 +27,7 @@ def test_the_vocabulary_comes_back_from_the_file_alone(comma_tokenizer, rules, t
 
 def test_only_special_pieces_are_listed_as_tokens(comma_tokenizer, tmp_path):
     """transformers cuts words at each listed token."""
-    huggingface_tokenizer.write(comma_tokenizer, str(tmp_path))
+    huggingface_tokenizer.write(comma_tokenizer, str(tmp_path), 64)
     values = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
     tokens = [(token["content"], token["special"]) for token in values["added_tokens"]]
     assert tokens == [(p, True) for p in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")]

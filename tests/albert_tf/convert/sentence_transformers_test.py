@@ -69,6 +69,10 @@ def test_what_others_wrote(folder: pathlib.Path):
     task = task_of(str(back(folder)))
     assert (task.seq_length, task.pooling, task.query_prompt) == (12, "mean", "it ")
     assert task.projection in (0, 7)
+    (folder / "sentence_bert_config.json").unlink()  # as version 6 of the package has it
+    for length, wanted in ((9, 9), (10**30, config["max_position_embeddings"])):
+        change(folder / "tokenizer_config.json", model_max_length=length)
+        assert task_of(str(back(folder))).seq_length == wanted
 
 
 def test_a_bare_encoder_is_one(folder: pathlib.Path):
@@ -94,6 +98,17 @@ def test_a_bare_encoder_is_one(folder: pathlib.Path):
             "Received: 'cls, mean'",
         ),
         ("2_Dense/config.json", {"activation_function": "torch.nn.Tanh"}, "no activation here"),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode": "mean", "include_prompt": False},
+            "prompts and `include_prompt` false is not supported",
+        ),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"query": "q: "}, "default_prompt_name": "query"},
+            "prompts and `default_prompt_name` is not supported",
+        ),
+        ("added_tokens.json", {"[URL]": 100_000}, r"Received: '\[URL\]', the first of 1\. Convert"),
     ],
 )
 def test_what_does_not_fit_is_named(folder: pathlib.Path, file: str, values: object, message: str):

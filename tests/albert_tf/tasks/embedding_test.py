@@ -286,3 +286,14 @@ class TestPredictions:
         examples = [TextExample("a", "b"), TextExample("c")]
         found = KIND.decode(pairs, None, examples, EmbeddingSettings())
         assert found == [{"score": -1.0}, {"embedding": [1.0, 0.0]}]
+
+
+def test_the_dev_loss_compares_pairs_of_batches(tiny):
+    """Otherwise its memory would grow with the square of the part."""
+    model = EmbeddingModel(AlbertEncoder(tiny), EmbeddingSettings(loss="cosent", temperature=0.5))
+    rng = np.random.default_rng(0)
+    labels, vectors = rng.normal(size=10).astype("f"), rng.normal(size=[10, 2, 3]).astype("f")
+    loss = CoSENT(0.5)
+    parts = [float(np.mean(loss.call(labels[i : i + 4], vectors[i : i + 4]))) for i in (0, 4, 8)]
+    wanted = (4 * parts[0] + 4 * parts[1] + 2 * parts[2]) / 10
+    assert model.mean_loss(vectors, {"label": labels}, 4) == pytest.approx(wanted)

@@ -4,6 +4,9 @@ import gc
 import gzip
 import io
 import json
+import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -285,3 +288,28 @@ def test_pieces_that_the_graph_cannot_hold_are_named():
     pieces = "[PAD] [UNK] [CLS] [SEP] [MASK] a a\0b".split()
     with pytest.raises(InputError, match="has pieces that TensorFlow cannot use: .*label value of"):
         GraphTokenizer(Tokenizer("\n".join(pieces).encode()))
+
+
+LOWERED = """
+import sys
+import tensorflow as tf
+from albert_tf.text.graph_tokenizer import lower_in_graph
+texts = sys.stdin.read().split("\\n")
+lowered = [text.decode() for text in lower_in_graph(tf.constant(texts)).numpy()]
+print([text for text, low in zip(texts, lowered) if low != text.lower()])
+"""
+
+
+@pytest.mark.parametrize("language", ["tr_TR.UTF-8", "lt_LT.UTF-8"])
+def test_letters_are_lowered_alike_in_every_locale(language: str):
+    texts = ["I AM IN ISTANBUL", "\u0130STANBUL", "J\u0303 I\u0300 \u00cc\u00cd\u0128\u012e\u0303"]
+    environment = os.environ | {"LC_ALL": language, "LANG": language}
+    done = subprocess.run(
+        [sys.executable, "-c", LOWERED],
+        input="\n".join(texts),
+        capture_output=True,
+        encoding="utf-8",
+        env=environment,
+        check=True,
+    )
+    assert done.stdout == "[]\n"

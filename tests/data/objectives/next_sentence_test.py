@@ -139,18 +139,18 @@ def test_a_pair_with_a_long_partner_is_cut_to_fit(tmp_path):
 def test_replace_half_by_hand():
     """Digits of the key from the highest on: the coin, then who and which ends keep odd pieces."""
     high, low = 2**63, 2**63 - 1
-    first, second = tf.constant([3, 3, 3, 3, 9]), tf.constant([4, 4, 4, 0, 1])
-    key = tf.constant([high, low, high, high, high + 2**62 + 2**61], tf.uint64)
-    begin, length = tf.constant([40] * 5), tf.constant([10, 9, 0, 9, 8])
+    first, second = tf.constant([3, 3, 3, 3, 9, 3]), tf.constant([4, 4, 4, 0, 1, 4])
+    key = tf.constant([high, low, high, high, high + 2**62 + 2**61, low], tf.uint64)
+    begin, length = tf.constant([40] * 6), tf.constant([10, 9, 0, 9, 8, 0])
     found = replace_half(first, second, key, begin, length, 11)
     rows = [getattr(found, field.name).numpy().tolist() for field in dataclasses.fields(found)]
     assert rows == [
-        [0, 0, 0, 0, 2],  # 3 of 9 are cut, 2 in front
-        [3, 3, 3, 3, 6],
-        [41, 3, 3, 3, 41],  # 2 of 10, then 3 of 8 are cut, 1 in front
-        [8, 4, 4, 0, 5],
-        [True, False, False, False, True],
-        [True, True, False, False, True],
+        [0, 0, 0, 0, 2, 0],  # 3 of 9 are cut, 2 in front
+        [3, 3, 3, 3, 6, 3],
+        [41, 3, 3, 3, 41, 3],  # 2 of 10, then 3 of 8 are cut, 1 in front
+        [8, 4, 4, 0, 5, 4],
+        [True, False, False, False, True, False],
+        [True, True, False, False, True, False],  # without a partner, neither label counts
     ]
 
 

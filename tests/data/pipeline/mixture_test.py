@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import ConfigError, InputError
 from data.build import BuildOptions, build
 from data.objectives.masking import MaskingConfig
+from data.objectives.next_sentence import NextSentence
 from data.objectives.sentence_order import SentenceOrder
 from data.pipeline.batches import training_batches
 from data.pipeline.mixture import BLOCK, Mixture
@@ -111,6 +112,27 @@ def test_shorter_sequences_are_padded(
     for name in ("input_mask", "input_type_ids"):
         np.testing.assert_array_equal(both[name][is_short], np.pad(alone[name], padding))
     assert both["input_mask"][~is_short].sum(1).max() == 32
+
+
+def test_next_sentences_need_one_length(tiny_records: str, tiny_tokenizer: str, tmp_path):
+    """Otherwise only a replaced segment makes a pair longer than its folder allows."""
+    short = str(tmp_path / "short")
+    build(BuildOptions(TINY_CORPUS, tiny_tokenizer, short, seq_length=16, num_workers=1))
+    with pytest.raises(ConfigError, match="nsp` needs folders of one .*: lengths of 16, 32. Mix"):
+        training_batches(
+            Mixture.open(f"{short}:1,{tiny_records}:1"), NextSentence(), MaskingConfig(), 4, seed=0
+        )
+
+
+def test_a_folder_without_pairs_among_others(tiny_records: str, tiny_tokenizer: str, tmp_path):
+    (tmp_path / "a.txt").write_text("A document of one sentence.")
+    single = str(tmp_path / "single")
+    build(BuildOptions(f"text:{tmp_path}/a.txt", tiny_tokenizer, single, seq_length=32))
+    mixed = Mixture.open(f"{tiny_records}:1,{single}:1")
+    batch = next(training_batches(mixed, SOP, MaskingConfig(), 64, seed=0).as_numpy_iterator())
+    assert 0 < batch["pair_weight"].sum() <= 32
+    with pytest.raises(ConfigError, match="needs documents of two or more sentences"):
+        training_batches(Mixture.open(single), SOP, MaskingConfig(), 4, seed=0)
 
 
 def test_one_folder_is_its_own_stream(tiny_records: str):

@@ -1,21 +1,25 @@
 """A dev part and a subset of the training examples: by their content alone, nested, refused."""
 
 import collections
+import dataclasses
 import functools
 import json
 import pathlib
 import random
 
+import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
+from albert_tf.tasks.ranking.examples import RankingExample
 from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.tokens.examples import TokenExample
 from finetuning.datasets import DATASETS, OWN
 from finetuning.datasets.choices.race import RACE
 from finetuning.datasets.dataset import Reading, Source
+from finetuning.datasets.embeddings.teacher_vectors import StoredVector, VectorStore
 from finetuning.datasets.selection import (
     Connected,
     InDocuments,
@@ -283,3 +287,27 @@ def test_levels_of_race(tmp_path: pathlib.Path):
     train, dev = ({each.context for each in part} for part in parts)
     assert list(data.dev) == ["dev"] and train and dev and not train & dev
     assert len(train | dev) == 31 and sum(map(len, parts)) == 62
+
+
+def test_neither_the_place_nor_a_teacher_decides_which_examples_are_taken(tmp_path):
+    queries = [RankingExample(f"query {i}", ("a", "b"), (1.0, 0.0)) for i in range(30)]
+    few = source(max_train_examples=6)
+
+    def chosen(order: range) -> set[str]:
+        rows = [
+            dataclasses.replace(queries[i], location=f"a.jsonl:{n}") for n, i in enumerate(order)
+        ]
+        return {example.query for example in limited(few, rows)}
+
+    assert chosen(range(30)) == chosen(range(29, -1, -1))
+    (tmp_path / "train.vectors").mkdir()
+    values = {"sha256": "", "count": 30, "width": 2}
+    (tmp_path / "train.vectors" / "texts.json").write_text(json.dumps(values))
+    found = []
+    for number in range(2):
+        path = tmp_path / "train.vectors" / "vectors.npy"
+        np.save(path, np.full([30, 2], number, np.float16))
+        store = VectorStore(str(path.parent))
+        rows = [TextExample(f"text {i}", None, StoredVector(store, i)) for i in range(30)]
+        found.append([example.first for example in limited(few, rows)])
+    assert found[0] == found[1]

@@ -1,6 +1,7 @@
 """BM25 and TF-IDF by hand, and on the real collections."""
 
 import math
+import unicodedata
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.ranking.examples import RankingExample
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
-from finetuning.kinds.baselines.bm25 import bm25
+from finetuning.kinds.baselines.bm25 import bm25, words_of
 from finetuning.kinds.baselines.word_search import of_candidates, predictions
 
 
@@ -68,3 +69,11 @@ def test_the_published_collections(shared_data, name, queries, documents, ndcg):
     assert (len(examples), len(examples[0].corpus)) == (queries, documents)
     found = dataset.score(predictions(examples)["BM25"], examples)
     assert found["ndcg_at_10"] == pytest.approx(ndcg, abs=0.01)
+
+
+def test_words_have_their_combining_marks():
+    assert words_of("किताब पढ़ी") == ["किताब", unicodedata.normalize("NFC", "पढ़ी")]
+    assert words_of("الْكِتَابُ") == ["الْكِتَابُ"] and words_of("In İstanbul!")[1:] == ["i̇stanbul"]
+    nonsense, book, coffee = "क त ब क त ब", "एक किताब", "un cafe\u0301 noir"
+    scores = bm25([nonsense, book, coffee])(["किताब", "café"])
+    assert (scores > 0).tolist() == [[False, True, False], [False, False, True]]

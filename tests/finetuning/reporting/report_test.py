@@ -242,3 +242,18 @@ def test_the_constant_answer_may_be_an_option_that_a_question_lacks():
     assert words.startswith("always option C")
     scores = baselines_of(DATASETS["multiple_choice"], data, "dev")
     assert scores == {"accuracy": pytest.approx(1 / 3)}
+
+
+def test_rare_labels_that_a_resample_lacks_do_not_count():
+    """A perfect classifier has no error, even if each label has two texts."""
+    names = tuple(f"label {number}" for number in range(20))
+    examples = [TextExample("a", label=(i % 20,) if i < 40 else ()) for i in range(100)]
+    predictions = []
+    for example in examples:
+        probabilities = {name: float(i in example.label) for i, name in enumerate(names)}
+        chosen = [name for name, value in probabilities.items() if value]
+        predictions.append({"labels": chosen, "probabilities": probabilities})
+    errors = FINETUNING["multi_label"].standard_errors(
+        DATASETS["multi_label"], predictions, examples
+    )
+    assert errors == pytest.approx(dict.fromkeys(errors, 0.0), abs=1e-12) and len(errors) == 3

@@ -35,6 +35,7 @@ from finetuning.train import FinetuneOptions, main
 from finetuning.training.calibration import (
     best_temperature,
     cross_fitted,
+    halves,
     require_probabilities,
 )
 from tests.finetuning.conftest import QUICK
@@ -97,12 +98,15 @@ def test_the_temperature_of_several_labels():
 def test_each_half_has_the_temperature_of_the_other(begin):
     """The even examples are right in 3 of 4 cases, the odd ones in 9 of 10."""
     model = classifier(labels=("a", "b"))
-    labels = [int(row % 8 == 0 or row % 20 == 1) for row in range(80)]
+    half = halves(80)
+    places = [int(np.sum(half[:row] == half[row])) for row in range(80)]  # in its half
+    labels = [int(place % (4, 10)[half[row]] == 0) for row, place in enumerate(places)]
     examples = [TextExample("apple", None, label) for label in labels]
     features = featurize_texts(examples, begin.tokenizer, model.task)
     predictions = cross_fitted(model, np.tile([[2.0, 0.0]], (80, 1)), features, examples)
     for row, prediction in enumerate(predictions):
-        assert prediction["probabilities"]["a"] == pytest.approx([0.9, 0.75][row % 2], rel=1e-3)
+        assert prediction["probabilities"]["a"] == pytest.approx([0.9, 0.75][half[row]], rel=1e-3)
+    assert half.sum() == 40 and half[::2].sum() not in (0, 40)
 
 
 @pytest.fixture(scope="module")

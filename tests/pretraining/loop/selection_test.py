@@ -169,6 +169,12 @@ def test_held_out_records_that_cannot_give_the_metric(tiny_records: str, tmp_pat
         train.main(options)
 
 
+def test_an_evaluation_that_lacks_the_metric(tiny_records: str, tmp_path: pathlib.Path):
+    given = ("evaluation.every=2", "evaluation.metric=loss/sop")
+    with pytest.raises(InputError, match="--heldout must have .* loss/sop. .*give accuracy/mlm, l"):
+        start(tiny_records, tmp_path / "run", *given, evaluation=scripted(3.0, 2.0))
+
+
 def test_an_unknown_metric_is_told_with_those_that_there_are(
     tiny_records: str, tmp_path: pathlib.Path
 ):
