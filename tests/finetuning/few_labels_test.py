@@ -16,7 +16,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_task_model, predict
 from albert_tf.tasks.texts import featurize_texts
 from albert_tf.text.tokenizer import load_tokenizer
-from finetuning.kinds.logistic_head import LogisticHead
+from finetuning.kinds.logistic_head import STRENGTHS, LogisticHead
 from finetuning.train import FinetuneOptions, main
 
 FEW = ("training.steps=20", "training.evaluate_every=10", "training.batch_size=16")
@@ -112,6 +112,22 @@ def test_a_label_without_training_texts_is_not_predicted(run: RunDir):
     assert (predict(model, features, 4).argmax(1) == labels).all()
     assert head.accuracy == 1.0
     assert predict(model, features, 4)[:, 1].max() == -1e4
+
+
+def test_a_balanced_head_is_that_of_balanced_weights(run: RunDir):
+    task = load_task_model(run.path).task
+    model = SequenceClassifier(load_encoder(run.path), task).create_weights()
+    rng = np.random.default_rng(0)
+    labels = np.array([0] * 36 + [1] * 4)
+    vectors = rng.normal(size=[40, model.encoder.config.hidden_size]) + 0.5 * labels[:, np.newaxis]
+    LogisticHead(model, lambda model: vectors, labels, "balanced")(model)
+    kernel, bias = model.head.get_weights()
+    found = vectors @ (kernel[:, 1] - kernel[:, 0]) + bias[1] - bias[0]
+    strengths = {
+        C: LogisticRegression(C=C, class_weight="balanced", max_iter=1000) for C in STRENGTHS
+    }
+    wanted = [each.fit(vectors, labels).decision_function(vectors) for each in strengths.values()]
+    assert min(np.abs(found - each).max() for each in wanted) < 1e-3
 
 
 def test_a_label_with_one_text_is_refused(start: str, tmp_path: pathlib.Path):

@@ -74,8 +74,9 @@ class SentenceTransformers(TransformersHead[EmbeddingSettings]):
             if is_so:
                 raise InputError(
                     f"{folder!r}: a model with prompts and {problem} is not supported. Its vectors "
-                    "would differ: the use of a text decides its prompt here, whose pieces count. To "
-                    "read only the encoder, pass --ignore=head --allow_missing=mlm_head,pair_head."
+                    "would differ, since the use of a text decides its prompt here, whose pieces "
+                    "count. To read only the encoder, pass --ignore=head "
+                    "--allow_missing=mlm_head,pair_head."
                 )
         names = {"query_prompt": ("query",), "passage_prompt": ("document", "passage", "corpus")}
         for key, theirs in names.items():
