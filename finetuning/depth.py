@@ -88,12 +88,10 @@ def main(options: DepthOptions) -> None:
     dataset = DATASETS[name]
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
-    given = options.patience if kind in early else ""
-    if given is None and not predictor.task.leaves_early:
+    given = options.patience
+    if given is None and not (kind in early and predictor.task.leaves_early):
         given = ""
-    patience = _numbers("--patience", _patience(config, given))
-    if any(number < 1 for number in patience):
-        raise InputError(f"--patience must be positive numbers. Received: {given}.")
+    patience = _patience(config, given)
     classifiers = _make_classifiers(
         predictor, [k for k in depths if k != config.num_layers], patience
     )
@@ -126,10 +124,19 @@ def main(options: DepthOptions) -> None:
     print(markdown_table(header, rows))
 
 
-def _patience(config: AlbertConfig, given: str | None) -> str:
-    """Return --patience, by default 2 if the model can leave early after two layers agree."""
-    is_shared = config.sharing == "all" and config.num_groups == 1
-    return ("2" if is_shared and config.num_layers > 3 else "") if given is None else given
+def _patience(config: AlbertConfig, given: str | None) -> tuple[int, ...]:
+    """Return --patience, by default 2 if the model can leave early after two layers agree.
+
+    Raises:
+      InputError: a number is not positive.
+    """
+    if given is None:
+        is_shared = config.sharing == "all" and config.num_groups == 1
+        return (2,) if is_shared and config.num_layers > 3 else ()
+    numbers = _numbers("--patience", given)
+    if any(number < 1 for number in numbers):
+        raise InputError(f"--patience must be positive numbers. Received: {given}.")
+    return numbers
 
 
 def _numbers(flag: str, text: str) -> tuple[int, ...]:

@@ -78,35 +78,18 @@ class Table:
             if skip_short and len(cells) < len(self.columns):
                 short.append(line)
                 continue
-            if len(cells) != len(self.columns):
-                remedy = "replace tabs and line breaks inside texts with spaces"
-                if not self.quotes_are_text:
-                    remedy = "put texts with tabs, commas or line breaks in quotes"
-                if format_of(self.path) == ".csv" and len(self.columns) == 1:
-                    remedy += ", or, if Excel wrote the file with semicolons, begin it with sep=;"
-                if len(cells) < len(self.columns):
-                    remedy = f"add what is missing, or {remedy}"
-                raise InputError(
-                    f"{self.path}:{line}: {len(cells)} columns instead of {len(self.columns)}: "
-                    f"{remedy}."
-                )
+            self._require_whole(cells, line)
             chosen = [
                 cells[index]
                 if name in unchecked
                 else as_text(only_item(cells[index]) if name in lists_of_one else cells[index])
                 for name, index in zip(names, indices, strict=True)
             ]
-            lacking = [
-                name in may_lack and cell in (None, "")
-                for cell, name in zip(chosen, names, strict=True)
-            ]
-            chosen = ["" if lacks else cell for cell, lacks in zip(chosen, lacking, strict=True)]
-            checked = [
-                (cell, name)
-                for cell, name, lacks in zip(chosen, names, lacking, strict=True)
-                if not lacks and name not in unchecked
-            ]
-            self._check(checked, line, allow_empty)
+            for place, name in enumerate(names):
+                if name in may_lack and not chosen[place]:
+                    chosen[place] = ""
+                elif name not in unchecked:
+                    self._check(chosen[place], name, line, allow_empty)
             count += 1
             yield f"{self.path}:{line}", chosen
         if not count:
@@ -116,6 +99,21 @@ class Table:
                 f"{self.path}: {len(short)} rows with too few columns skipped, the first at line "
                 f"{short[0]}."
             )
+
+    def _require_whole(self, cells: Sequence[Any], line: int) -> None:
+        """Check that a row has as many cells as there are columns."""
+        if len(cells) == len(self.columns):
+            return
+        remedy = "replace tabs and line breaks inside texts with spaces"
+        if not self.quotes_are_text:
+            remedy = "put texts with tabs, commas or line breaks in quotes"
+        if format_of(self.path) == ".csv" and len(self.columns) == 1:
+            remedy += ", or, if Excel wrote the file with semicolons, begin it with sep=;"
+        if len(cells) < len(self.columns):
+            remedy = f"add what is missing, or {remedy}"
+        raise InputError(
+            f"{self.path}:{line}: {len(cells)} columns instead of {len(self.columns)}: {remedy}."
+        )
 
     def require(self, names: Sequence[str]) -> None:
         """Check that exactly one column has each name.
@@ -136,23 +134,21 @@ class Table:
                 f"Received: {list(self.columns)}; missing or repeated: {', '.join(wrong)}.{remedy}"
             )
 
-    def _check(self, cells: Sequence[tuple[Any, str]], line: int, allow_empty: bool) -> None:
-        for cell, name in cells:
-            if cell is None:
-                raise InputError(
-                    f"{self.path}:{line}: the key `{name}` is missing, or its value is null. Add "
-                    "it, or remove the row."
-                )
-            if not isinstance(cell, str):
-                raise InputError(
-                    f"{self.path}:{line}: `{name}` must be text. Received: {cell!r}. Write one "
-                    "text, or remove the row. Lists of the names of labels are for "
-                    "--task=multi_label."
-                )
-            if not allow_empty and not cell.strip():
-                raise InputError(
-                    f"{self.path}:{line}: `{name}` is empty. Fill it in, or remove the row."
-                )
+    def _check(self, cell: Any, name: str, line: int, allow_empty: bool) -> None:
+        if cell is None:
+            raise InputError(
+                f"{self.path}:{line}: the key `{name}` is missing, or its value is null. Add it, "
+                "or remove the row."
+            )
+        if not isinstance(cell, str):
+            raise InputError(
+                f"{self.path}:{line}: `{name}` must be text. Received: {cell!r}. Write one text, "
+                "or remove the row. Lists of the names of labels are for --task=multi_label."
+            )
+        if not allow_empty and not cell.strip():
+            raise InputError(
+                f"{self.path}:{line}: `{name}` is empty. Fill it in, or remove the row."
+            )
 
 
 def open_table(
