@@ -72,12 +72,12 @@ def _below(root: str, is_hidden: bool) -> Iterator[tuple[str, ...]]:
             continue
         for entry in entries:
             yield (path := (*folder, entry.name))
-            if not entry.is_dir() or (entry.name.startswith(".") and not is_hidden):
+            if not os.path.isdir(entry.path) or (entry.name.startswith(".") and not is_hidden):
                 continue
             if entry.is_symlink():
                 links.append(path)
-            else:
-                seen.add(os.path.realpath(entry.path))
+            elif (real := os.path.realpath(entry.path)) not in seen:
+                seen.add(real)
                 waiting.append(path)
 
 

@@ -147,8 +147,10 @@ def test_linked_folders_are_read_once(tmp_path: pathlib.Path):
     (tmp_path / "a" / "again").symlink_to("sub")
     (tmp_path / "a" / "beside").symlink_to("../other")
     (tmp_path / "a" / "file").symlink_to("sub/x.txt")
+    (tmp_path / "a" / "all").symlink_to("..")  # which holds a and other
+    (tmp_path / "a" / "itself").symlink_to("itself")
     found = [os.path.relpath(path, tmp_path) for path in paths.matching(f"{tmp_path}/a/**/*.txt")]
-    assert found == ["a/beside/y.txt", "a/sub/x.txt"]
+    assert found == ["a/all/other/y.txt", "a/sub/x.txt"]
     assert f"{tmp_path}/a/file" in paths.matching(f"{tmp_path}/a/**")
 
 
