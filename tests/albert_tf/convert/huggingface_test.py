@@ -218,7 +218,7 @@ def test_their_tokenizer_cuts_as_ours(accents, folds, small_tokenizer, tmp_path)
     assert (folded_primes(tokenizer.model) == [*DOUBLE_PRIMES]) == folds
     rng = random.Random(0)
     texts = ["".join(rng.choices(TYPOGRAPHIC, k=rng.randint(0, 30))) for _ in range(1000)]
-    huggingface_tokenizer.write(tokenizer, str(tmp_path))
+    huggingface_tokenizer.write(tokenizer, str(tmp_path), 512)
     (tmp_path / "texts.json").write_text(json.dumps(texts))
     done = subprocess.run(
         [sys.executable, "-c", TOKENIZE, str(tmp_path), str(tmp_path / "texts.json")],

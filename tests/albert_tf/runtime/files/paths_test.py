@@ -16,7 +16,8 @@ from albert_tf.runtime.files import paths
 OTHERS = {
     "allow_missing", "beam_args", "budget", "by", "column_separator", "depths", "device",
     "document_boundary", "duplicates", "errors", "experiment", "feature_names", "format",
-    "general_text_column", "grid", "group", "heldout_set", "ignore", "kind", "label_column", "label_separator",
+    "general_text_column", "grid", "group", "heldout_set", "ignore", "kind", "label_column",
+    "label_separator",
     "languages", "layout", "loss", "objective", "offsets", "pair", "part", "patience",
     "pooling", "precision", "preset", "presets", "prompt", "quantization", "recipe", "rows",
     "runner", "runtime", "select", "set", "split", "task", "tasks", "text_column", "topology",
