@@ -123,9 +123,9 @@ def main(options: MineOptions, load: Callable[[str], Any] = albert_tf.load_embed
 def _require_other_file(options: MineOptions) -> None:
     outputs.require_file(options.output, "--output")
     folder, name = os.path.split(os.path.realpath(options.output))
-    if folder == os.path.realpath(options.data_dir) and name.startswith("train."):
+    if folder == os.path.realpath(options.data_dir) and name.startswith(("train.", "dev.")):
         raise InputError(
-            f"--output must not be a training file of --data_dir. Received: {options.output!r}. "
+            f"--output must not be a part of --data_dir. Received: {options.output!r}. "
             "Name one in another folder."
         )
 

@@ -164,9 +164,9 @@ def test_invalid_options_leave_nothing(tmp_path, content, given, message):
     assert not any((tmp_path / "mined").iterdir())
 
 
-@pytest.mark.parametrize("name", ["train.tsv", "train.jsonl"])
+@pytest.mark.parametrize("name", ["train.tsv", "train.jsonl", "dev.csv"])
 def test_the_pairs_are_not_overwritten(tmp_path, name):
-    with pytest.raises(InputError, match="--output must not be a training file of --data_dir"):
+    with pytest.raises(InputError, match="--output must not be a part of --data_dir"):
         main(options_of(tmp_path, output=str(tmp_path / name)))
     assert (tmp_path / "train.tsv").read_text() == PAIRS
 
