@@ -5,6 +5,7 @@ another project (albert_tf/runtime/programs.py).
 """
 
 import ast
+import email
 import pathlib
 import subprocess
 
@@ -15,7 +16,12 @@ INSTALLED = {f"albert_tf._programs.{name}": name for name in ("data", "pretraini
 
 
 def version() -> str:
-    """Return the version of the commit's tag, such as v0.2.0, or else that of the sources."""
+    """Return the version of the commit's tag, such as v0.2.0, or else that of the sources.
+
+    An archive of the sources (sdist) has it in a file.
+    """
+    if (about := ROOT / "PKG-INFO").is_file():
+        return str(email.message_from_string(about.read_text(encoding="utf-8"))["Version"])
     git = ("git", "-C", str(ROOT), "describe", "--tags", "--exact-match", "--match=v[0-9]*")
     try:
         if not (ROOT / ".git").exists():

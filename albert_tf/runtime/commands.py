@@ -200,7 +200,8 @@ def run(
             options_class, sys.argv, doc or "", programs.shown(f"python -m {name}"), positional
         )
         status = program(options)
-        sys.stdout.flush()
+        if sys.stdout:  # closed by `>&-`
+            sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
@@ -279,7 +280,7 @@ def parse(
         sys.exit(0)
     try:
         positionals = values(list(argv))[1:]
-    except flags.Error as error:
+    except (flags.Error, UnicodeDecodeError) as error:  # the latter from a --flagfile
         settings_of = "set" in fields and isinstance(error, flags.UnrecognizedFlagError)
         advice = "; settings of the configuration are passed as --set KEY=VALUE" * settings_of
         raise InputError(f"{error}{advice} (see --help)") from None
@@ -288,6 +289,10 @@ def parse(
     if positionals:
         raise InputError(f"unexpected argument {positionals[0]!r}: pass flags as --name=value")
     given = {field.name: values[flag].value for flag, field in fields.items() if flag != "set"}
+    for flag, field in fields.items():
+        has_default = field.default not in ("", dataclasses.MISSING)
+        if field.metadata["path"] and given.get(field.name) == "" and has_default:
+            raise InputError(f"--{flag} must not be empty. Leave it out, or pass a path.")
     chosen = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
     assignments = tuple(values["set"].value)
     if "set" in fields:  # the program applies them to a deeper tree

@@ -43,5 +43,9 @@ def install(extra: str) -> str:
 
 def _address(origin: dict) -> str:
     """Return the address of a direct_url.json (PEP 610), as pip takes it."""
-    version_control = origin.get("vcs_info", {}).get("vcs", "")
-    return f"{version_control}+{origin['url']}" if version_control else origin["url"]
+    control, folder = origin.get("vcs_info", {}), origin.get("subdirectory", "")
+    address = origin["url"]
+    if control:
+        revision = control.get("requested_revision") or control.get("commit_id", "")
+        address = f"{control['vcs']}+{address}" + (f"@{revision}" if revision else "")
+    return address + (f"#subdirectory={folder}" if folder else "")

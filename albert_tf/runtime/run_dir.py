@@ -285,7 +285,8 @@ class RunDir:
 
 
 def _kind_of(config: Mapping[str, Any]) -> str:
-    kind = config.get("task", {}).get("kind")
+    section = config.get("task")
+    kind = section.get("kind") if isinstance(section, Mapping) else None
     if kind in (None, "pretraining"):
         return "a pretraining run" if kind else "a converted model"
     return f"a fine-tuned {kind}"

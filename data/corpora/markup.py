@@ -6,7 +6,9 @@ from typing import Any
 
 from albert_tf.runtime import extras
 
-_FRONT_MATTER = re.compile(r"---[^\S\n]*\n.*?\n(?:---|\.\.\.)[^\S\n]*(?:\n|$)", re.DOTALL)
+_FRONT_MATTER = re.compile(
+    r"---[^\S\n]*\n(?![^\S\n]*\n).*?\n(?:---|\.\.\.)[^\S\n]*(?:\n|$)", re.DOTALL
+)
 
 
 def markdown_text(content: str) -> str:

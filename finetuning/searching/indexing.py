@@ -125,6 +125,12 @@ def update_index(
     reader = corpus.reader()
     parts = _outside(path, reader.parts())
     files = [IndexedFile.of(name) for _, names in parts for name in names]
+    for file in files:
+        if file.path != file.path.encode("utf-8", "replace").decode():
+            raise InputError(
+                "--corpus: a file must have a name in UTF-8. Received: "
+                f"{os.fsencode(file.path)!r}. Rename it."
+            )
     changes = _changes(index, corpus, files) if index is not None else _Changes(files, [], [])
     reader.require_text()
     model = load()

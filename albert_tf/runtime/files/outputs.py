@@ -151,8 +151,13 @@ def require_new(path: str, flag: str = "--output") -> None:
     is_empty = os.path.isdir(path) and not os.listdir(path)
     if os.path.lexists(path) and not is_empty:
         raise InputError(
-            f"{flag} must name a new or empty folder. Received: {path!r}, which exists and was not "
-            "made by the same command. Name another folder."
+            f"{flag} must name a new or empty folder. Received: {path!r}, which is neither. Name "
+            "another folder."
+        )
+    if os.path.ismount(path):  # which the finished folder cannot replace
+        raise InputError(
+            f"{flag} must not be a mount point. Received: {path!r}. Name a folder in it, such as "
+            f"{os.path.join(path, 'out')!r}."
         )
     final = os.path.realpath(path)
     parent = os.path.dirname([final, *_missing_parents(final)][-1])
@@ -180,7 +185,8 @@ def require_file(path: str, flag: str) -> None:
         )
     if os.path.isdir(path):
         raise InputError(f"{flag} must be a file. Received: {path!r}, a folder.")
-    if not os.access(folder, os.W_OK | os.X_OK):
+    is_allowed = os.access(folder, os.W_OK | os.X_OK)
+    if not (os.access(path, os.W_OK) if _is_device(path) else is_allowed):
         raise _unwritable(flag, path, errno.EACCES)
 
 
@@ -203,18 +209,25 @@ def _unwritable(flag: str, path: str, number: int | None) -> InputError:
     return InputError(f"{flag}={path} cannot be written: {reason}. Name another folder.")
 
 
+def _is_device(path: str) -> bool:
+    """Return True for a pipe or a device, and for /dev/stdout wherever it leads."""
+    return os.path.exists(path) and (not os.path.isfile(path) or path.startswith("/dev/"))
+
+
 @contextlib.contextmanager
 def new_file(path: str) -> Iterator[str]:
     """Yield a temporary path next to `path`; rename it to `path` when the block ends.
 
     Readers see either the complete new file or the old one. A pipe or a device is yielded itself.
+    If `path` is a link, its file is replaced.
 
     Raises:
       MachineError: the disk is full, or the folder cannot be written.
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
+    if _is_device(path):
         yield path
         return
+    path = os.path.realpath(path)
     partial = path + SUFFIX
     try:
         with writing(path):

@@ -381,3 +381,21 @@ def test_options_say_where_they_apply(capsys):
     assert "the port; not with --file" in text and "file; not with --port" in text
     assert "depths; only for --kind=a, b; repeated only for --kind=b" in text
     assert "the form; y only for --kind=a and --part=p (default" in text
+
+
+@dataclasses.dataclass(frozen=True)
+class WithPaths(commands.CommandOptions):
+    output: str = commands.option("where to", path=True)
+    init: str | None = commands.option("where from", None, path=True)
+
+
+def test_the_path_in_a_variable_that_is_not_set():
+    assert parse("--output=a", options_class=WithPaths).init is None
+    with pytest.raises(InputError, match="--init must not be empty. Leave it out, or pass a path"):
+        parse("--output=a", "--init=", options_class=WithPaths)
+
+
+def test_a_flag_file_that_is_not_utf_8(tmp_path):
+    (tmp_path / "flags").write_bytes(b"\xff\xfe--output=a")
+    with pytest.raises(InputError, match="can't decode byte 0xff"):
+        parse(f"--flagfile={tmp_path}/flags", options_class=WithPaths)

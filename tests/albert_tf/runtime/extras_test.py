@@ -29,6 +29,14 @@ def test_an_installed_package_that_is_broken_is_not_called_missing(tmp_path, mon
     [
         ({"url": "file:///a/b.whl"}, " @ file:///a/b.whl"),
         ({"url": "https://x/y.git", "vcs_info": {"vcs": "git"}}, " @ git+https://x/y.git"),
+        (
+            {
+                "url": "https://x/y",
+                "vcs_info": {"vcs": "git", "requested_revision": "v1", "commit_id": "a"},
+                "subdirectory": "z",
+            },
+            " @ git+https://x/y@v1#subdirectory=z",
+        ),
         (None, ""),
     ],
 )

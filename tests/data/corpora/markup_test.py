@@ -25,6 +25,7 @@ from data.corpora.markup import html_text, markdown_text
         ("---\ntitle: x\ntags: [a]\n---\nBody.", "Body."),
         ("Above.\n\n---\n\nBelow.", "Above.\n\nBelow."),
         ("---\nno end of the header", "no end of the header"),
+        ("---\n\nA rule.\n\nUsage\n---\n\nMore.", "A rule.\n\nUsage\n\nMore."),
         ("Setext\n======\n\ntext", "Setext\n\ntext"),
         ("<http://x.y> autolink", "http://x.y autolink"),
         ("", ""),

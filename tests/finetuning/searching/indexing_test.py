@@ -328,3 +328,12 @@ def test_a_ranker_sorts_the_first_passages_anew(notes):
         assert ranking == [(row, lengths[row]) for row in rows[:2]]
     assert searcher.ranking("zebra", 2, "words") == []
     assert asked == [("tea", 8), ("tea", 8), ("tea", 2)]
+
+
+def test_a_name_that_is_not_utf_8_is_refused_first(notes):
+    with open(b"notes/b/caf\xe9.txt", "w") as file:
+        file.write("A text.")
+    model = LetterModel()
+    with pytest.raises(InputError, match="a file must have a name in UTF-8. Received: b'.*Rename"):
+        build(model=model)
+    assert not model.calls

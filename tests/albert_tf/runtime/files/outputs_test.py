@@ -302,3 +302,17 @@ def test_a_file_without_a_json_object_is_refused_in_one_line(tmp_path, content, 
 def test_json_in_encodings_of_unicode(tmp_path, encoding):
     (tmp_path / "a.json").write_bytes('{"a": "é漢𝄞"}'.encode(encoding))
     assert outputs.read_json(str(tmp_path / "a.json")) == {"a": "é漢𝄞"}
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    outputs.write_bytes(str(tmp_path / "link"), b"new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["link", "real"]
+
+
+def test_a_mount_point_is_refused_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(tmp_path))
+    with pytest.raises(InputError, match=f"must not be a mount point. .*such as '{tmp_path}/out'"):
+        outputs.require_new(str(tmp_path))
