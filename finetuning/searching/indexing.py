@@ -125,7 +125,6 @@ def update_index(
     reader = corpus.reader()
     parts = _outside(path, reader.parts())
     files = [IndexedFile.of(name) for _, names in parts for name in names]
-    _require_names(files)
     changes = _changes(index, corpus, files) if index is not None else _Changes(files, [], [])
     reader.require_text()
     model = load()
@@ -156,16 +155,6 @@ def update_index(
             _require_passages(count, corpus)
             settings.write(partial)
     return result._replace(passages=count)
-
-
-def _require_names(files: Sequence[IndexedFile]) -> None:
-    """Check that the names can be written to the index."""
-    for file in files:
-        if file.path != file.path.encode("utf-8", "replace").decode():
-            raise InputError(
-                "--corpus: a file must have a name in UTF-8. Received: "
-                f"{os.fsencode(file.path)!r}. Rename it."
-            )
 
 
 def _outside(path: str, parts: Sequence[Part]) -> list[Part]:

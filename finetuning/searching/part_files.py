@@ -43,8 +43,17 @@ class IndexedFile(NamedTuple):
 
     @staticmethod
     def of(path: str) -> "IndexedFile":
-        """Return a file as it is now."""
+        """Return a file as it is now.
+
+        Raises:
+          InputError: its name is not UTF-8, or it cannot be read.
+        """
         path = os.path.abspath(path)
+        if path != path.encode("utf-8", "replace").decode():
+            raise InputError(
+                f"--corpus: a file must have a name in UTF-8. Received: {os.fsencode(path)!r}. "
+                "Rename it."
+            )
         with reading(path), open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return IndexedFile(path, os.path.getsize(path), digest)
