@@ -171,5 +171,5 @@ def test_another_process_needs_no_code_of_ours(tiny, folder, tmp_path):
 def test_mistakes(tiny, folder):
     with pytest.raises(InputError, match="seq_length.*at least 5.*4"):
         PreprocessingModule(tiny, 4)
-    with pytest.raises(InputError, match="exists"):
+    with pytest.raises(InputError, match="must name a new or empty folder"):
         save(PreprocessingModule(tiny, SEQ_LENGTH), folder, tiny, "config.json")
