@@ -132,13 +132,13 @@ class Adaptation:
         require_heads(pretrained.locate(options.init))
         if not os.path.isfile(self._path(RESULT)):
             outputs.require_new(options.output)
-        elif os.listdir(options.output) != [RESULT]:  # otherwise nothing was made yet
+        elif self._is_begun():
             self._require_same_options()
 
     def run(self) -> dict[str, dict[str, Any]]:
         """Return the figures of both models on the held-out documents of each text."""
         os.makedirs(self.options.output, exist_ok=True)
-        if set(os.listdir(self.options.output)) <= {RESULT}:  # it marks the folder as ours
+        if not self._is_begun():  # this file marks the folder as ours
             outputs.write_json(self._path(RESULT), {"options": settings.to_dict(self.options)})
         init, vocabulary, texts = self.options.init, self._vocabulary(), self._texts
         old = {name: self._records(name, "heldout", init) for name in texts}
@@ -163,6 +163,10 @@ class Adaptation:
                 f"--output={self.options.output} was made with other options: "
                 f"{'; '.join(changed)}. Pass the same ones, or another --output."
             )
+
+    def _is_begun(self) -> bool:
+        """Return True if something was made by these options."""
+        return any(name != RESULT for name in os.listdir(self.options.output))
 
     def _path(self, *names: str) -> str:
         return os.path.join(self.options.output, *names)

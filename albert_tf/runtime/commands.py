@@ -313,11 +313,7 @@ def _with_expanded_paths(options: Any) -> Any:
     }
     for name, value in values.items():
         for path in [value] if isinstance(value, str) else value:
-            if path != path.encode("utf-8", "replace").decode():
-                raise InputError(
-                    f"--{name} must be a path whose name is UTF-8. Received: "
-                    f"{os.fsencode(path)!r}. Rename the folder or file."
-                )
+            paths.require_utf8(path, f"--{name}")
     expanded = {
         name: paths.expand(value) if isinstance(value, str) else tuple(map(paths.expand, value))
         for name, value in values.items()

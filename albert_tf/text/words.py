@@ -54,6 +54,12 @@ def word_count(text: str) -> int:
 
 
 @functools.cache
+def combining_marks() -> str:
+    """Return all combining marks, such as the vowel signs of Hindi, for a class of `re`."""
+    return "".join(chr(code) for code, name in enumerate(_categories()) if name[0] == "M")
+
+
+@functools.cache
 def _unspaced() -> re.Pattern[str]:
     ranges = (pair for pair in _BY_PIECES if pair not in _HANGUL)
     return re.compile("[" + "".join(f"{chr(a)}-{chr(b)}" for a, b in ranges) + "]")

@@ -1,13 +1,12 @@
 """Filters of single documents: repeated lines, held-out texts, words, letters, language."""
 
-import functools
 import re
-import sys
 import unicodedata
 from typing import Any
 
 from albert_tf.runtime import extras, settings
 from albert_tf.runtime.errors import InputError
+from albert_tf.text.words import combining_marks
 from data.cleaning.held_out import HeldOut
 from data.cleaning.ngrams import num_words
 from data.cleaning.options import CleanOptions
@@ -93,15 +92,9 @@ class Filters:
 def _share_of_letters(text: str) -> float:
     """Return the share of letters among all characters but white space and combining marks."""
     if not text.isascii():
-        text = _marks().sub("", unicodedata.normalize("NFC", text))
+        marks = re.compile(f"[{combining_marks()}]+")  # compiled once, as `re` keeps it
+        text = marks.sub("", unicodedata.normalize("NFC", text))
     return len(_NO_LETTERS.sub("", text)) / max(1, len(_BLANKS.sub("", text)))
-
-
-@functools.cache
-def _marks() -> re.Pattern[str]:
-    """Return the pattern of combining marks, such as the vowel signs of Hindi."""
-    codes = map(chr, range(sys.maxunicode + 1))
-    return re.compile("[" + "".join(c for c in codes if unicodedata.category(c)[0] == "M") + "]")
 
 
 def identifier(languages: set[str]) -> Any:

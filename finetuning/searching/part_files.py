@@ -19,6 +19,7 @@ import numpy as np
 
 from albert_tf.runtime.errors import InputError, reading
 from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files.paths import require_utf8
 from finetuning.searching import word_postings
 from finetuning.searching.passages import Passage
 from finetuning.searching.word_postings import WordPostings
@@ -49,11 +50,7 @@ class IndexedFile(NamedTuple):
           InputError: its name is not UTF-8, or it cannot be read.
         """
         path = os.path.abspath(path)
-        if path != path.encode("utf-8", "replace").decode():
-            raise InputError(
-                f"--corpus: a file must have a name in UTF-8. Received: {os.fsencode(path)!r}. "
-                "Rename it."
-            )
+        require_utf8(path, "--corpus")
         with reading(path), open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return IndexedFile(path, os.path.getsize(path), digest)

@@ -70,17 +70,17 @@ def _require_no_added_tokens(path: str, rules: Mapping[str, Any], vocab_size: in
     """Check that no token was added to the vocabulary, as `add_tokens` does.
 
     Raises:
-      InputError: one was.
+      InputError: one was, or a list of them is damaged.
     """
-    added: dict[Any, Any] = {}
-    if os.path.isfile(file := os.path.join(path, _ADDED_FILE)):
-        added |= {number: token for token, number in outputs.read_json(file).items()}
-    if isinstance(of_rules := rules.get("added_tokens_decoder"), Mapping):
-        added |= of_rules
-    if os.path.isfile(file := os.path.join(path, fast_tokenizer.FILE)):
-        tokens = outputs.read_json(file).get("added_tokens") or ()
-        added |= {token["id"]: token for token in tokens if isinstance(token, Mapping)}
-    more = {int(number): token for number, token in added.items() if int(number) >= vocab_size}
+    files = [os.path.join(path, name) for name in (_ADDED_FILE, fast_tokenizer.FILE)]
+    lists, fast = (outputs.read_json(file) if os.path.isfile(file) else {} for file in files)
+    try:
+        added = {number: token for token, number in lists.items()}
+        added |= rules.get("added_tokens_decoder") or {}
+        added |= {token["id"]: token for token in fast.get("added_tokens") or ()}
+        more = {int(number): token for number, token in added.items() if int(number) >= vocab_size}
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path!r}: its added tokens must have numbers ({error}).") from None
     if more:
         token = more[min(more)]
         name = token.get("content") if isinstance(token, Mapping) else token

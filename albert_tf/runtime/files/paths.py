@@ -119,6 +119,19 @@ def _kind_of(path: str) -> str:
     return "" if kind == stat.S_IFREG else _SPECIAL.get(kind, "something else")
 
 
+def require_utf8(path: str, flag: str) -> None:
+    """Check that the name of a path can be written to files.
+
+    Raises:
+      InputError: it is not UTF-8.
+    """
+    if path != path.encode("utf-8", "replace").decode():
+        raise InputError(
+            f"{flag} must be a path whose name is UTF-8. Received: {os.fsencode(path)!r}. Rename "
+            "the folder or file."
+        )
+
+
 def require_file(path: str, flag: str, remedy: str = "Write its content to a file.") -> None:
     """Check that `path` is a file, not a folder, a device or a pipe.
 

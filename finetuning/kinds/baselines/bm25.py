@@ -2,12 +2,13 @@
 
 import functools
 import re
-import sys
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from albert_tf.text.words import combining_marks
 
 _K1, _B = 0.9, 0.4  # of Anserini, and of BEIR's baseline
 Scorer = Callable[[Sequence[str]], np.ndarray]  # queries -> float64 [queries, documents]
@@ -67,9 +68,7 @@ def words_of(text: str) -> list[str]:
 @functools.cache
 def word() -> re.Pattern[str]:
     """Return the pattern of a word."""
-    codes = map(chr, range(sys.maxunicode + 1))
-    marks = "".join(code for code in codes if unicodedata.category(code)[0] == "M")
-    return re.compile(rf"\w[\w{marks}]*")
+    return re.compile(rf"\w[\w{combining_marks()}]*")
 
 
 def _counts(texts: Sequence[str], words: dict[str, int]) -> Any:

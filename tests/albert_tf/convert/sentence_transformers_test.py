@@ -108,6 +108,7 @@ def test_a_bare_encoder_is_one(folder: pathlib.Path):
             {"prompts": {"query": "q: "}, "default_prompt_name": "query"},
             "prompts and `default_prompt_name` is not supported",
         ),
+        ("added_tokens.json", {"[URL]": "x"}, "its added tokens must have numbers"),
         ("added_tokens.json", {"[URL]": 100_000}, r"Received: '\[URL\]', the first of 1\. Convert"),
     ],
 )
