@@ -212,13 +212,7 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
 
 
 def _corpus(options: BuildOptions) -> NumberedCorpus:
-    return NumberedCorpus(
-        options.corpus,
-        options.document_boundary,
-        options.errors,
-        options.data_dir,
-        options.text_column,
-    )
+    return NumberedCorpus(*options.reading)
 
 
 def _report(options: BuildOptions, tally: Tally) -> None:

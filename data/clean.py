@@ -48,13 +48,7 @@ def clean(options: CleanOptions, shard_bytes: int = SHARD_BYTES) -> None:
     """
     locations.require_local(options.output, "--output")
     outputs.require_new(options.output)
-    corpus = NumberedCorpus(
-        options.corpus,
-        options.document_boundary,
-        options.errors,
-        options.data_dir,
-        options.text_column,
-    )
+    corpus = NumberedCorpus(*options.reading)
     corpus.require_text()
     report = Report()
     filters = Filters(options, report)

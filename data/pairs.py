@@ -21,15 +21,15 @@ from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.training.progress import Progress
 from data.corpora.corpus import read_documents
+from data.corpora.options import CorpusOptions
 from data.corpora.passage_pairs import KINDS, comparable
 from data.corpora.sentences import sentences_of
 
 
 @dataclasses.dataclass(frozen=True)
-class PairsOptions(commands.CommandOptions):
+class PairsOptions(CorpusOptions):
     """The command line of `data.pairs`."""
 
-    corpus: str = commands.option("the corpus, e.g. text:'corpus/*.txt'", path=True)
     output: str = commands.option("the file of JSON lines to write, may end in .gz", path=True)
     kind: Annotated[str, one_of(*KINDS)] = commands.option(", ".join(KINDS), "neighbors")
     max_words: Annotated[int, at_least(2)] = commands.option("the most words of a passage", 64)
@@ -40,17 +40,7 @@ class PairsOptions(commands.CommandOptions):
     exclude: tuple[str, ...] = commands.option(
         "a file of texts, one a line, whose sentences are dropped; may be repeated", (), path=True
     )
-    document_boundary: str = commands.option(
-        "what separates documents: blank_line, file or regex:RE, whose line is dropped",
-        "blank_line",
-    )
-    errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
-    data_dir: str | None = commands.option("data folder of TFDS", None, path=True)
-    text_column: str = commands.option(
-        "the key of the text in JSON lines, its column in parquet and Arrow files", "text"
-    )
     seed: Annotated[int, between("[0, 2^31)")] = commands.option("the seed of crops", 0)
-    dry_run: bool = commands.option("check the options, and that the files can be read", False)
 
 
 def main(options: PairsOptions) -> None:
@@ -93,13 +83,7 @@ def main(options: PairsOptions) -> None:
 def _pairs(
     options: PairsOptions, excluded: set[str], counts: collections.Counter[str]
 ) -> Iterator[tuple[str, str]]:
-    documents = read_documents(
-        options.corpus,
-        options.document_boundary,
-        options.errors,
-        options.data_dir,
-        options.text_column,
-    )
+    documents = read_documents(*options.reading)
     written = 0
     for number, document in enumerate(documents):
         every = list(document.sentences)

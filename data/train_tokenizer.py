@@ -24,7 +24,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import sentencepiece
 
@@ -42,6 +42,7 @@ from albert_tf.text.tokenizer import (
 from albert_tf.text.typography import folding_normalizer
 from data.corpora.corpus import NumberedCorpus, corpus_fingerprint, read_documents, split_of
 from data.corpora.glance import Glance, measured_flops_per_s
+from data.corpora.options import CorpusOptions
 from data.records import locations
 from data.vocabulary.extending import extend, require_extensible
 from data.vocabulary.sampling import released, sample
@@ -67,10 +68,9 @@ _OF_EXTENSIONS = ("extend", "new_pieces", "min_count")
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainTokenizerOptions(commands.CommandOptions):
+class TrainTokenizerOptions(CorpusOptions):
     """The command line of `data.train_tokenizer`."""
 
-    corpus: str = commands.option("text to train on, e.g. text:'corpus/*.txt'", path=True)
     output: str = commands.option("folder to create", path=True)
     vocab_size: int = commands.option("number of pieces", 30_000)
     extend: str | None = commands.option(
@@ -95,10 +95,6 @@ class TrainTokenizerOptions(commands.CommandOptions):
     fold_punctuation: bool = commands.option(
         "typographic quotes, dashes and bullets become ' \" - *", True
     )
-    document_boundary: str = commands.option(
-        "what separates documents: blank_line, file or regex:RE, whose line is dropped",
-        "blank_line",
-    )
     split: Annotated[str, one_of("all", "train", "heldout")] = commands.option(
         "documents to use, as in data.build: all, train or heldout", "all"
     )
@@ -112,12 +108,6 @@ class TrainTokenizerOptions(commands.CommandOptions):
     character_coverage: float = commands.option(
         "share of the text's characters that the vocabulary covers", 0.99995
     )
-    errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
-    data_dir: str | None = commands.option("data folder of TFDS", None, path=True)
-    text_column: str = commands.option(
-        "the key of the text in JSON lines, its column in parquet and Arrow files", "text"
-    )
-    dry_run: bool = commands.option("check the options, and that the files can be read", False)
 
     @property
     def normalization(self) -> Normalization:
@@ -161,7 +151,7 @@ def train_tokenizer(options: TrainTokenizerOptions) -> int:
 
 def _sentences(options: TrainTokenizerOptions, glance: Glance) -> list[str]:
     """Return the sample of sentences of the split, whose documents `glance` sees."""
-    documents = read_documents(*_corpus(options))
+    documents = read_documents(*options.reading)
     if options.split != "all":
         share = options.heldout_fraction
         documents = (
@@ -239,7 +229,7 @@ def train_model(sentences: Iterable[str], options: TrainTokenizerOptions) -> byt
 def _check(options: TrainTokenizerOptions) -> Tokenizer | None:
     """Check the options; return the vocabulary of --extend."""
     locations.require_local(options.output, "--output")
-    NumberedCorpus(*_corpus(options)).require_text()
+    NumberedCorpus(*options.reading).require_text()
     if options.extend is not None:
         for name in _OF_NEW_VOCABULARIES:
             if (value := getattr(options, name)) != getattr(TrainTokenizerOptions, name):
@@ -260,16 +250,6 @@ def _check(options: TrainTokenizerOptions) -> Tokenizer | None:
             f"the unknown piece. Received: {options.character_coverage}."
         )
     return None
-
-
-def _corpus(options: TrainTokenizerOptions) -> tuple[Any, ...]:
-    return (
-        options.corpus,
-        options.document_boundary,
-        options.errors,
-        options.data_dir,
-        options.text_column,
-    )
 
 
 def _identity(options: TrainTokenizerOptions, old: Tokenizer | None) -> dict[str, object]:

@@ -20,6 +20,7 @@ installed wheel, copy this file.
 
 import contextlib
 import dataclasses
+import io
 import shutil
 import sys
 import textwrap
@@ -31,6 +32,7 @@ from albert_tf.runtime import commands, programs
 from albert_tf.runtime.bounds import at_least, between, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.report_text import counted
+from albert_tf.text.words import words_of
 
 programs.add_to_path()  # where this file is copied and the wheel installed
 
@@ -120,12 +122,20 @@ class SearchOptions(commands.CommandOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        needed = ("corpus", "output") if self.action == INDEX else ("index",)
-        if self.output and not is_index(self.output):
-            needed += ("model",)
-        for name in needed:
-            if not getattr(self, name):
-                raise InputError(f"--{name} is required for `{self.action}` (see --help).")
+        for name in ("corpus", "output") if self.action == INDEX else ("index",):
+            self._require(name)
+
+    def _require(self, name: str) -> None:
+        if not getattr(self, name):
+            raise InputError(f"--{name} is required for `{self.action}` (see --help).")
+
+    def require_model(self) -> None:
+        """Check that there is a model for a new index.
+
+        Raises:
+          InputError: it is missing.
+        """
+        self._require("model")
 
 
 def main(options: SearchOptions) -> None:
@@ -144,6 +154,8 @@ def _index(options: SearchOptions) -> None:
     corpus = CorpusToIndex(**{name: getattr(options, name) for name in names})
     output = str(options.output)
     known = SearchIndex(output).settings if is_index(output) else None
+    if known is None:
+        options.require_model()
     model = options.model or (known.model if known else "")
     max_words = options.max_words or (known.max_words if known else _MAX_WORDS)
     try:
@@ -213,6 +225,8 @@ def _serve(searcher: Searcher, options: SearchOptions) -> None:
 
 def _converse(searcher: Searcher, options: SearchOptions) -> None:
     is_terminal = sys.stdin.isatty()
+    if isinstance(sys.stdin, io.TextIOWrapper):  # of bytes that are no text, the others count
+        sys.stdin.reconfigure(errors="replace")
     while True:
         if is_terminal:
             print("query (empty ends): ", end="", flush=True)
@@ -243,7 +257,7 @@ def _answer(searcher: Searcher, query: str, options: SearchOptions) -> None:
 
 def _lines(result: Result, width: int, is_terminal: bool) -> Iterable[str]:
     """Yield the lines of a passage, with the words of the query in bold on a terminal."""
-    words = {result.text[begin:end].lower() for begin, end in result.marks}
+    words = {word for begin, end in result.marks for word in words_of(result.text[begin:end])}
     for line in textwrap.wrap(result.text, max(20, width - len(_INDENT))):
         parts, place = [_INDENT], 0
         for begin, end in marks_of(line, words) if is_terminal else ():

@@ -57,7 +57,11 @@ def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
         numbers, or there are vectors already.
     """
     folder = os.path.join(options.data_dir, "train.vectors")
-    outputs.require_new(folder, "--data_dir")
+    if os.path.lexists(folder):
+        raise InputError(
+            f"--data_dir={options.data_dir} must have no vectors yet. Received: {folder!r}. Remove "
+            "it to store others."
+        )
     source = Source(options.data_dir, reading=Reading(options.text_column))
     examples = EmbeddingData().examples(source, "train")
     if any(example.second is not None for example in examples):

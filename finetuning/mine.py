@@ -40,6 +40,7 @@ from finetuning.datasets.tables.table_files import FORMATS, open_table
 from finetuning.kinds.baselines.bm25 import bm25
 
 _BM25, _MODEL = "bm25", "model"
+_INPUTS = ("train.", "dev.", "test.", "corpus.", "queries.")  # files of a --data_dir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,11 +123,13 @@ def main(options: MineOptions, load: Callable[[str], Any] = albert_tf.load_embed
 
 def _require_other_file(options: MineOptions) -> None:
     outputs.require_file(options.output, "--output")
-    folder, name = os.path.split(os.path.realpath(options.output))
-    if folder == os.path.realpath(options.data_dir) and name.startswith(("train.", "dev.")):
+    output = os.path.realpath(options.output)
+    folder, name = os.path.split(output)
+    is_part = folder == os.path.realpath(options.data_dir) and name.startswith(_INPUTS)
+    if is_part or (options.candidates and output == os.path.realpath(options.candidates)):
         raise InputError(
-            f"--output must not be a part of --data_dir. Received: {options.output!r}. "
-            "Name one in another folder."
+            "--output must not be --candidates or a part of --data_dir. Received: "
+            f"{options.output!r}. Name another file, or one in another folder."
         )
 
 

@@ -105,6 +105,7 @@ FEWER_LINES = {  # and why these are files of their own
     "albert_tf/tasks/multiple_choice/examples.py": "a kind with its own examples has them there",
     "albert_tf/tasks/regressor/module.py": "every kind has its module there",
     "albert_tf/text/truncation.py": "a rule, which records, features and graphs share",
+    "data/corpora/options.py": "what commands that read a corpus share",
     "data/objectives/objective.py": "a base class of two families",
     "data/objectives/row_ops.py": "what objectives and the pipeline share",
     "data/objectives/sentence_order.py": "an objective, named after it",

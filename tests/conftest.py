@@ -114,22 +114,11 @@ def small_tokenizer() -> object:
 @pytest.fixture(scope="session")
 def pretrained(made_once: Callable, small_tokenizer) -> str:
     """A run folder as pretraining leaves it, with untrained weights."""
-    import tensorflow as tf
-    import tf_keras
-
-    from albert_tf.models.pretrainer import AlbertPretrainer
-    from albert_tf.runtime import settings
-    from albert_tf.runtime.run_dir import RunDir
     from tests.albert_tf.conftest import TINY
+    from tests.finetuning.untrained import leave_pretrained
 
     def write(folder: pathlib.Path) -> None:
-        run = RunDir(str(folder))
-        config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}
-        run.begin(config, small_tokenizer)
-        tf_keras.utils.set_random_seed(1)
-        model = AlbertPretrainer(TINY).create_weights()
-        tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))
-        run.finish({"step": 0})
+        leave_pretrained(folder, TINY, small_tokenizer)
 
     return str(made_once("pretrained", write))
 

@@ -315,13 +315,14 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: version_of(name) for name in PACKAGES},
         "commit": _commit(),
         "command": sys.argv,
     }
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:  # e.g. TensorFlow for TPUs, a package of another name

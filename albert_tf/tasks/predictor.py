@@ -135,12 +135,9 @@ def task_of(path: str) -> TaskSettings:
     return kind.settings_of(run)
 
 
-def load_task_model(path: str, unroll: bool = True) -> TaskModel:
-    """Load the fine-tuned model of a run folder.
-
-    `unroll` is passed to its encoder. The errors are those of `Predictor`.
-    """
-    return KINDS[task_of(path).kind].load(path, unroll)
+def load_task_model(path: str) -> TaskModel:
+    """Load the fine-tuned model of a run folder. The errors are those of `Predictor`."""
+    return KINDS[task_of(path).kind].load(path)
 
 
 def predict(model: TaskModel, features: Features, batch_size: int) -> Any:

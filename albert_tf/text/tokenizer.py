@@ -70,7 +70,6 @@ class Tokenizer:
         self.vocab_size = len(self.vocabulary.pieces)
         self.special: SpecialIds = self.vocabulary.special
         self.replacements = self.vocabulary.replacements
-        self._processor = self.vocabulary.processor
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self.model, self.normalization, self.training)

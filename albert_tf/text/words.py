@@ -53,6 +53,27 @@ def word_count(text: str) -> int:
     return spaced if text.isascii() else max(spaced, len(_unspaced().findall(text)))
 
 
+UNSPACED = "".join(  # the characters of scripts without spaces between words, for a class of `re`
+    f"{chr(first)}-{chr(last)}" for first, last in _BY_PIECES if (first, last) not in _HANGUL
+)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case and composed characters (NFC); see `word`.
+
+    A text without any has none, as one of punctuation marks alone. Soft hyphens divide no word.
+    """
+    if not text.isascii():  # so that accents are the same either way
+        text = unicodedata.normalize("NFC", text.replace("\u00ad", ""))
+    return word().findall(text.lower())
+
+
+@functools.cache
+def word() -> re.Pattern[str]:
+    """Return the pattern of a word: letters and digits with their combining marks."""
+    return re.compile(rf"(?:[^\W_]+[{combining_marks()}]*)+")
+
+
 @functools.cache
 def combining_marks() -> str:
     """Return all combining marks, such as the vowel signs of Hindi, for a class of `re`."""
@@ -61,8 +82,7 @@ def combining_marks() -> str:
 
 @functools.cache
 def _unspaced() -> re.Pattern[str]:
-    ranges = (pair for pair in _BY_PIECES if pair not in _HANGUL)
-    return re.compile("[" + "".join(f"{chr(a)}-{chr(b)}" for a, b in ranges) + "]")
+    return re.compile(f"[{UNSPACED}]")
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, at_least, between, one_of
 from albert_tf.runtime.errors import InputError
 from data.building import beam_runner
-from data.corpora.corpus import KINDS
+from data.corpora.options import CorpusOptions
 from data.records import locations
 from data.records.manifest import COMPACT, REFERENCE
 from data.records.schema import FOREIGN_NAMES, GOOGLE, MAX_SEQ_LENGTH
@@ -19,10 +19,9 @@ REFERENCE_PREDICTIONS = 20  # the maximum of Google's tool, at any length
 
 
 @dataclasses.dataclass(frozen=True)
-class BuildOptions(commands.CommandOptions):
+class BuildOptions(CorpusOptions):
     """The command line of `data.build`."""
 
-    corpus: str = commands.option("the text to read, as KIND:WHERE. Kinds: " + KINDS, path=True)
     tokenizer: str = commands.option(
         "tokenizer folder, run, included model, spiece.model or vocab.txt", path=True
     )
@@ -30,10 +29,6 @@ class BuildOptions(commands.CommandOptions):
     seq_length: Annotated[
         int, at_least(MIN_SEQ_LENGTH, "because shorter ones rarely fit a pair of sentences")
     ] = commands.option("pieces per sequence, special pieces included", 512)
-    document_boundary: str = commands.option(
-        "what separates documents: blank_line, file or regex:RE, whose line is dropped",
-        "blank_line",
-    )
     split: Annotated[str, one_of("all", "train", "heldout")] = commands.option(
         "documents to use: all, train or heldout", "all"
     )
@@ -66,11 +61,6 @@ class BuildOptions(commands.CommandOptions):
         only_for={**_FOR_REFERENCE, "runner": (LOCAL,)},
     )
     seed: int = commands.option("seed of all random choices", 0)
-    errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
-    data_dir: str | None = commands.option("data folder of TFDS", None, path=True)
-    text_column: str = commands.option(
-        "the key of the text in JSON lines, its column in parquet and Arrow files", "text"
-    )
     num_workers: Annotated[int, NOT_NEGATIVE] = commands.option(
         "local runner: maximum number of processes; 0 = one per core", 0
     )
@@ -83,7 +73,6 @@ class BuildOptions(commands.CommandOptions):
         "",
         only_for={"runner": (BEAM,)},
     )
-    dry_run: bool = commands.option("check the options, and that the files can be read", False)
 
 
 def check(options: BuildOptions) -> None:

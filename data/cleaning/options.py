@@ -6,21 +6,20 @@ from typing import Annotated, Any
 from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import NOT_NEGATIVE, between, one_of
 from albert_tf.runtime.errors import InputError
-from data.corpora.corpus import KINDS
+from data.corpora.options import CorpusOptions
 
 EXACT, NEAR = "exact", "near"
 _STEPS = ("duplicates", "repeated_lines", "min_words", "max_words", "min_letters", "languages")
 
 
 @dataclasses.dataclass(frozen=True)
-class CleanOptions(commands.CommandOptions):
+class CleanOptions(CorpusOptions):
     """The command line of `data.clean`.
 
     Raises:
       InputError: no step is asked for.
     """
 
-    corpus: str = commands.option("the text to read, as KIND:WHERE. Kinds: " + KINDS, path=True)
     output: str = commands.option("folder to create", path=True)
     duplicates: Annotated[str, one_of("keep", EXACT, NEAR)] = commands.option(
         "documents that repeat an earlier one: keep; exact = drop if equal but for white space; "
@@ -51,16 +50,6 @@ class CleanOptions(commands.CommandOptions):
     languages: str = commands.option(
         "drop documents in other languages than these, such as en,de (extra clean)", ""
     )
-    document_boundary: str = commands.option(
-        "what separates documents: blank_line, file or regex:RE, whose line is dropped",
-        "blank_line",
-    )
-    errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
-    data_dir: str | None = commands.option("data folder of TFDS", None, path=True)
-    text_column: str = commands.option(
-        "the key of the text in JSON lines, its column in parquet and Arrow files", "text"
-    )
-    dry_run: bool = commands.option("check the options, and that the files can be read", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

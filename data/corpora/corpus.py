@@ -141,8 +141,11 @@ class NumberedCorpus(Bounded):
                 f"{self.text_column!r}, beside --corpus={kind}. Leave it out."
             )
 
-    def require_text(self) -> None:
+    def require_text(self, parts: Iterable[Part] | None = None) -> None:
         """Check that each file can be opened and begins like a text, before the work begins.
+
+        Args:
+          parts: the parts to check; by default all.
 
         Raises:
           InputError: a file is binary, damaged or encrypted.
@@ -150,7 +153,7 @@ class NumberedCorpus(Bounded):
         """
         kind, location = _split_kind(self.corpus)
         if kind in _TEXT_KINDS:
-            files = FILES[kind](location, self.data_dir)
+            files = [name for _, names in parts or self.parts() for name in names]
             is_table = [kind in _TABLES or format_of(name) in arrow_files.FORMATS for name in files]
             for name in itertools.compress(files, is_table):
                 require_texts(name, self.text_column)

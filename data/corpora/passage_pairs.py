@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from albert_tf.runtime import keyed_random
-from albert_tf.text.words import word_count
+from albert_tf.text.words import word_count, words_of
 
 _END = re.compile(r"[.!?…:;,。！？]['\"’”)\]]*$")
 _LONGEST_HEADING = 12  # words
-_WORD = re.compile(r"\w+")
 Pair = tuple[str, str]
 
 
@@ -90,5 +89,5 @@ KINDS = {"neighbors": neighbors, "crops": crops, "headings": headings}
 
 
 def comparable(text: str) -> str:
-    """Return the words of a text in lower case, by which equal sentences are recognized."""
-    return " ".join(_WORD.findall(text.lower()))
+    """Return `words_of` a text with blanks, by which equal sentences are recognized."""
+    return " ".join(words_of(text))

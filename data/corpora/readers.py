@@ -251,14 +251,20 @@ def _read_python_docs(source: CorpusSource) -> Iterator[Document]:
         yield Document("\n".join(sentences), package, _collapsed_lines)
 
 
-# The suffixes of kind `files`, with those of tables in `arrow_files`.
-_BY_SUFFIX: dict[str, FileReader] = {
-    ".txt": _read_text,
-    **dict.fromkeys((".jsonl", ".ndjson"), _read_jsonl),
-    **dict.fromkeys((".md", ".markdown"), _read_markdown),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), _read_html),
+_FILE_READERS: dict[str, FileReader] = {
+    "text": _read_text,
+    "jsonl": _read_jsonl,
+    "markdown": _read_markdown,
+    "html": _read_html,
 }
-SUFFIXES = (*_BY_SUFFIX, *arrow_files.FORMATS)
+# Suffix -> how kind `files` reads a file; those of tables are in `arrow_files`.
+KIND_OF = {
+    ".txt": "text",
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    **dict.fromkeys((".md", ".markdown"), "markdown"),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
+}
+SUFFIXES = (*KIND_OF, *arrow_files.FORMATS)
 DOCUMENTS = (".pdf", ".doc", ".docx", ".odt", ".epub", ".rtf")  # hold text that is not read
 
 
@@ -276,9 +282,10 @@ def reader_of(name: str) -> FileReader | None:
             f"--corpus: {name} cannot be read inside a .zip. Unpack it, and convert documents to "
             "text (a PDF with pdftotext)."
         )
-    if suffix not in _BY_SUFFIX:
+    if suffix not in KIND_OF:
         note_once(f"--corpus: files of a .zip that end in {suffix!r} are left out.")
-    return _BY_SUFFIX.get(suffix)
+        return None
+    return _FILE_READERS[KIND_OF[suffix]]
 
 
 def unknown_suffix(path: str) -> str:
@@ -290,14 +297,11 @@ def unknown_suffix(path: str) -> str:
 
 
 READERS: dict[str, Callable[[CorpusSource], Iterator[Document]]] = {
-    "text": _of_each_file(_read_text),
+    **{kind: _of_each_file(reader) for kind, reader in _FILE_READERS.items()},
     "sentences": _read_sentences,
-    "jsonl": _of_each_file(_read_jsonl),
     "parquet": _read_tables,
     "arrow": _read_tables,
     "datasets": _read_tables,
-    "markdown": _of_each_file(_read_markdown),
-    "html": _of_each_file(_read_html),
     "files": _read_files,
     "wikiextractor": _read_wikiextractor,
     "tfds": _read_tfds,

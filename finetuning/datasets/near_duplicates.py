@@ -2,11 +2,10 @@
 
 import collections
 import itertools
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-_WORD = re.compile(r"\w+")
+from albert_tf.text.words import words_of
 
 
 def hosts(texts: Sequence[Sequence[str | None]]) -> list[str]:
@@ -57,5 +56,5 @@ def _words_and_pairs(key: str) -> set[str | tuple[str, str]]:
 
 def _key(texts: Sequence[str | None]) -> str:
     """Return the words between blanks, and a line break between the two texts of a pair."""
-    words = [_WORD.findall(text.lower()) or text.split() for text in texts if text]
+    words = [words_of(text) or text.split() for text in texts if text]
     return "\n".join(f" {' '.join(part)} " for part in words)

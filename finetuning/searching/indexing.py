@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files.compression import format_of, is_zip
 from data.corpora.corpus import NumberedCorpus, Part
-from data.corpora.readers import Document
+from data.corpora.readers import KIND_OF, Document
 from finetuning.searching.part_files import IndexedFile, PartOrigin
 from finetuning.searching.part_writer import CHUNK, PartWriter
 from finetuning.searching.passages import Passage, passages_of
@@ -18,6 +20,7 @@ from finetuning.searching.search_index import IndexSettings, SearchIndex, is_ind
 
 _WITHOUT_FILES = ("python_docs", "tfds")  # whose sources are names
 _AS_A_WHOLE = (*_WITHOUT_FILES, "squad", "race")  # a text of an earlier file is not read again
+_WITH_COLUMN = ("jsonl", "parquet", "arrow", "datasets")
 _LONG_LINES = ("text", "files")  # the kinds whose texts have no boundaries of their own
 
 
@@ -126,7 +129,7 @@ def update_index(
     parts = _outside(path, reader.parts())
     files = [IndexedFile.of(name) for _, names in parts for name in names]
     changes = _changes(index, corpus, files) if index is not None else _Changes(files, [], [])
-    reader.require_text()
+    reader.require_text(parts)
     model = load()
     settings = IndexSettings(model.name, model.fingerprint, model.width, max_words)
     if index is not None:
@@ -134,27 +137,34 @@ def update_index(
     new, changed, removed = map(len, changes)
     old = 0 if index is None else len(index.files)
     result = IndexingResult(new, changed, removed, old, None if dry_run else 0)
-    if dry_run or not any(changes):
+    if dry_run:
         return result
-    read = [*changes.new, *changes.changed]
-    dropped = [file.path for file in (*changes.changed, *changes.removed)]
-    origin = PartOrigin(corpus.corpus, corpus.text_column, corpus.boundary, read, dropped)
+    target = path if index is None else os.path.join(path, part_name(len(index.parts)))
+    if not any(changes):  # an interrupted call may have begun with files that are gone
+        shutil.rmtree(target + outputs.SUFFIX, ignore_errors=True)
+        return result
+    origin = _origin(corpus, changes)
 
     def passages() -> Iterator[Passage]:
-        return passages_of(_documents(reader, corpus, _with_files(parts, read)), max_words)
+        return passages_of(_documents(reader, corpus, _with_files(parts, origin.files)), max_words)
 
     def write(folder: str) -> int:
         os.makedirs(folder, exist_ok=True)
         return PartWriter(folder, chunk).write(passages, model.passages, model.width, origin)
 
     identity = repr((corpus, settings, origin))
-    target = path if index is None else os.path.join(path, part_name(len(index.parts)))
     with outputs.new_folder(target, "--output", identity) as partial:
         count = write(os.path.join(partial, part_name(0)) if index is None else partial)
         if index is None:
             _require_passages(count, corpus)
             settings.write(partial)
     return result._replace(passages=count)
+
+
+def _origin(corpus: CorpusToIndex, changes: _Changes) -> PartOrigin:
+    read = [*changes.new, *changes.changed]
+    dropped = [file.path for file in (*changes.changed, *changes.removed)]
+    return PartOrigin(corpus.corpus, corpus.text_column, corpus.boundary, read, dropped)
 
 
 def _outside(path: str, parts: Sequence[Part]) -> list[Part]:
@@ -213,17 +223,31 @@ def _require_same_reading(
     origin: PartOrigin, corpus: CorpusToIndex, files: Sequence[IndexedFile]
 ) -> None:
     known = {file.path for file in origin.files}
-    if known.isdisjoint(file.path for file in files):
-        return
-    for option, old, new in (
-        ("text_column", origin.text_column, corpus.text_column),
-        ("document_boundary", origin.document_boundary, corpus.boundary),
-    ):
-        if old and new and old != new:
+    options = {
+        "text_column": (origin.text_column, corpus.text_column, _WITH_COLUMN),
+        "document_boundary": (origin.document_boundary, corpus.boundary, ("text",)),
+    }
+    for path in (file.path for file in files if file.path in known):
+        before, kind = (_kind_of_file(_kind_of(c), path) for c in (origin.corpus, corpus.corpus))
+        differing = [("corpus", before, kind)] if before != kind else []
+        differing += [
+            (option, old, new)
+            for option, (old, new, kinds) in options.items()
+            if kind in kinds and old != new
+        ]
+        for option, old, new in differing:
             raise InputError(
-                f"--{option} must be as it was when the same files were indexed, {old!r}. "
-                f"Received: {new!r}. Pass the same, or another --output."
+                f"--{option} must be as it was when {path} was indexed, {old!r}. Received: "
+                f"{new!r}. Pass the same, or another --output."
             )
+
+
+def _kind_of_file(kind: str, path: str) -> str:
+    """Return how a corpus reads a file: its kind or, of `files`, that of the suffix."""
+    if is_zip(path):  # which may hold files of several
+        return "zip"
+    suffix = format_of(path)
+    return KIND_OF.get(suffix, suffix[1:]) if kind == "files" else kind
 
 
 def _require_whole(corpus: str, differing: Sequence[str]) -> None:
@@ -251,6 +275,13 @@ def _documents(
     """Yield the documents, with absolute paths as sources."""
     for _, document in reader.documents(parts):
         if corpus.kind not in _WITHOUT_FILES:
-            source = os.path.abspath(document.source)
-            document = dataclasses.replace(document, source=source)
+            document = dataclasses.replace(document, source=_absolute(document.source))
         yield document
+
+
+def _absolute(source: str) -> str:
+    """Return a source with the absolute path of its file, which may be a .zip that it is in."""
+    file = source
+    while file and not os.path.isfile(file):
+        file = os.path.dirname(file)
+    return os.path.abspath(file) + source[len(file) :] if file else os.path.abspath(source)

@@ -1,17 +1,17 @@
 """Passages: the parts of documents that a search finds, each with its place."""
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.text.words import UNSPACED, combining_marks
 from data.corpora.passage_pairs import is_heading
 from data.corpora.readers import Document
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _LONGEST_WORD = 100  # characters; longer runs are divided, as the lines of an encoded file
-_WORD = re.compile(rf"[{_CJK}]|[^\s\0{_CJK}]{{1,{_LONGEST_WORD}}}")
 _BLANKS = np.array([0, *(code for code in range(0x3001) if chr(code).isspace())], np.uint32)
 _DROPPED = 10_000  # characters between two sentences, such as a rule, that are in neither
 
@@ -74,13 +74,16 @@ def spans_of(text: str, sentences: Iterable[str], max_words: int) -> list[tuple[
     Args:
       text: the text.
       sentences: its sentences, with other white space than in the text.
-      max_words: the most words of a passage. A Chinese or Japanese character counts as a word.
+      max_words: the most words of a passage. A character of a script without spaces, such as
+        Chinese, counts as a word, with its combining marks.
     """
     passages: list[list[_Unit]] = [[]]
+    words = 0  # of the last passage
     for unit in _units(text, _sentence_ends(text, sentences), max_words):
-        last = passages[-1]
-        if last and sum(before.words for before in last) + unit.words > max_words:
-            passages.append(_heading_of(text, last, max_words - unit.words))
+        words += unit.words
+        if words > max_words and passages[-1]:
+            passages.append(_heading_of(text, passages[-1], max_words - unit.words))
+            words = unit.words + sum(heading.words for heading in passages[-1])
         passages[-1].append(unit)
     return [(units[0].begin, units[-1].end) for units in passages if units]
 
@@ -92,11 +95,17 @@ def _heading_of(text: str, units: list[_Unit], max_words: int) -> list[_Unit]:
     return [units.pop()] if is_last and len(units) > 1 else []
 
 
+@functools.cache
+def _word() -> re.Pattern[str]:
+    unspaced = f"[{UNSPACED}][{combining_marks()}]*"
+    return re.compile(rf"{unspaced}|[^\s\0{UNSPACED}]{{1,{_LONGEST_WORD}}}")
+
+
 def _units(text: str, ends: Iterable[int], max_words: int) -> Iterator[_Unit]:
     """Yield the sentences of a text, those that are too long in parts."""
     previous = 0
     for end in ends:
-        spans = [match.span() for match in _WORD.finditer(text, previous, end)]
+        spans = [match.span() for match in _word().finditer(text, previous, end)]
         for first in range(0, len(spans), max_words):
             part = spans[first : first + max_words]
             yield _Unit(part[0][0], part[-1][1], len(part))

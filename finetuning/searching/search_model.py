@@ -42,10 +42,11 @@ class SearchModel:
     @functools.cached_property
     def fingerprint(self) -> str:
         """See the class."""
-        from albert_tf.models.checkpoints import weights_fingerprint
+        from albert_tf.models.checkpoints import load_config, weights_fingerprint
 
+        model = load_config(self._located).replace(hidden_dropout=0.0, attention_dropout=0.0)
         task = dataclasses.asdict(self._task)
-        parts = [weights_fingerprint(self._located), self._tokenizer.fingerprint]
+        parts = [weights_fingerprint(self._located), self._tokenizer.fingerprint, repr(model)]
         parts += [repr(task[name]) for name in _INPUT_SETTINGS]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 

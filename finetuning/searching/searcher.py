@@ -1,12 +1,13 @@
 """Answers to queries: rankings by words and by vectors, and the passages that they name."""
 
+import unicodedata
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from albert_tf.runtime.errors import InputError
-from finetuning.kinds.baselines.bm25 import word, words_of
+from albert_tf.text.words import word, words_of
 from finetuning.searching.passages import Passage
 from finetuning.searching.rankings import Ranking, fused
 from finetuning.searching.search_index import SearchIndex, shown_path
@@ -15,6 +16,7 @@ from finetuning.searching.word_postings import WordSearch
 
 BOTH, VECTORS, WORDS = METHODS = ("both", "vectors", "words")
 CANDIDATES = 100  # of each ranking, which are fused
+_REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 RERANKED = 50  # the first passages, which a ranker sorts anew
 
 
@@ -39,7 +41,7 @@ class Result(NamedTuple):
     def place(self) -> str:
         """The source with the line or, if it is unknown, the document and the character."""
         _, source, document, line, character = self.passage
-        parts = [shown_path(source) + (f":{line}" if line else "")]
+        parts = [printable(shown_path(source)) + (f":{line}" if line else "")]
         if not line and document > 1:
             parts.append(f"document {document:,}")
         if not line and character:
@@ -151,9 +153,17 @@ def require_text(query: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, with U+FFFD in place of control characters."""
-    line = " ".join(text.split())
-    return line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
+    """Return a text on one line, with U+FFFD in place of control characters.
+
+    Characters that join or part letters stay, soft hyphens are left out, and those that reorder
+    what follows are replaced as well.
+    """
+    line = " ".join(text.replace("\u00ad", "").split())
+    return line if line.isprintable() else "".join(c if _is_shown(c) else "\ufffd" for c in line)
+
+
+def _is_shown(char: str) -> bool:
+    return char.isprintable() or (unicodedata.category(char) == "Cf" and char not in _REORDERING)
 
 
 def marks_of(text: str, words: set[str]) -> list[tuple[int, int]]:

@@ -116,10 +116,14 @@ class SearchServer(http.server.ThreadingHTTPServer):
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_S
+    disable_nagle_algorithm = True  # or the body would wait 40 ms for an answer to the headers
     server: SearchServer
 
     def do_GET(self) -> None:
-        url = urllib.parse.urlsplit(self.path)
+        try:
+            url = urllib.parse.urlsplit(self.path.encode("latin-1").decode("utf-8", "replace"))
+        except ValueError:  # such as http://[
+            return self._send(400, "text/plain", b"The address is malformed.\n")
         respond = {"/": self._page, "/search": self._json}.get(url.path)
         name = self.headers.get("Host", HOST).rpartition(":")[0] or self.headers.get("Host", HOST)
         if respond is None or name not in _OWN_NAMES:
@@ -128,7 +132,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             respond(urllib.parse.parse_qs(url.query, keep_blank_values=True))
         except (ConnectionError, TimeoutError):
-            raise  # nobody waits for an answer
+            self.close_connection = True  # nobody waits for an answer
         except Exception:
             traceback.print_exc()
             self._send(500, "text/plain", b"The search failed; the terminal shows why.\n")

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from finetuning.kinds.baselines.bm25 import rarity, weights_of, words_of
+from albert_tf.text.words import words_of
+from finetuning.kinds.baselines.bm25 import rarity, weights_of
 from finetuning.searching.rankings import Ranking, best
 
 WORDS = "words.txt"

@@ -1,7 +1,6 @@
 """The memory that a compiled program takes on a device."""
 
 import re
-import time
 from typing import Any, NamedTuple
 
 GIB = 2**30
@@ -9,13 +8,12 @@ _REFUSAL = re.compile(r"temporaries \(([\d.]+)([KMG])\)")
 
 
 class CompiledSize(NamedTuple):
-    """Bytes on one chip, the seconds that the compiler took, and those that a step will take.
+    """Bytes on one chip, and the seconds that a step will take.
 
     Attributes:
       arguments: weights, optimizer slots and batch; outputs overwrite them.
       temporaries: memory that is in use only during a step.
       code: the program.
-      compile_s: seconds.
       refused: True if the compiler gave up because the temporaries alone exceed the chip's memory.
       step_s: seconds per step, as estimated by the compiler; 0 if it did not.
     """
@@ -23,7 +21,6 @@ class CompiledSize(NamedTuple):
     arguments: int
     temporaries: int
     code: int
-    compile_s: float
     refused: bool = False
     step_s: float = 0.0
 
@@ -43,7 +40,6 @@ def compile_lowered(lowered: Any, argument_bytes: int) -> tuple[CompiledSize, An
     Returns:
       The size, and the `jax.stages.Compiled`, or None if the compiler gave up.
     """
-    start = time.monotonic()
     try:
         compiled = lowered.compile()
     except Exception as error:
@@ -51,8 +47,7 @@ def compile_lowered(lowered: Any, argument_bytes: int) -> tuple[CompiledSize, An
         if "RESOURCE_EXHAUSTED" not in str(error) or refusal is None:
             raise
         temporaries = int(float(refusal[1]) * {"K": 2**10, "M": 2**20, "G": GIB}[refusal[2]])
-        seconds = time.monotonic() - start
-        return CompiledSize(argument_bytes, temporaries, 0, seconds, refused=True), None
+        return CompiledSize(argument_bytes, temporaries, 0, refused=True), None
     memory = compiled.memory_analysis()
     # Outputs that are not updated in place exist besides the arguments when the program ends.
     new = memory.output_size_in_bytes - memory.alias_size_in_bytes
@@ -60,7 +55,6 @@ def compile_lowered(lowered: Any, argument_bytes: int) -> tuple[CompiledSize, An
         memory.argument_size_in_bytes,
         memory.temp_size_in_bytes + new,
         memory.generated_code_size_in_bytes,
-        time.monotonic() - start,
     )
     return size, compiled
 

@@ -11,11 +11,11 @@ import json
 import os
 import pathlib
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any
 
 from albert_tf.runtime import programs, settings
 from albert_tf.runtime.files import outputs
+from albert_tf.runtime.run_dir import version_of
 from pretraining.pjrt.compiled import CompiledSize
 from pretraining.tpu.step import Step
 
@@ -67,7 +67,7 @@ def program_key(step: Step, topology: str) -> dict[str, Any]:
         "shape": [step.batch, step.seq_length, step.num_predictions],
         "topology": topology,
         "quick": step.quick,
-        "versions": {name: _version(name) for name in PACKAGES},
+        "versions": {name: version_of(name) for name in PACKAGES},
         "sources": _sources(),
     }
 
@@ -102,11 +102,3 @@ def _sources() -> str:
     roots = [pathlib.Path(root) for root in _ROOTS]
     files = sorted(path for root in roots for pattern in SOURCES for path in root.glob(pattern))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
-
-
-@functools.cache
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -17,9 +17,11 @@ from albert_tf.models.checkpoints import load_config
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.ranking.model import RankingSettings
+from examples import search
 from examples.search import SearchOptions, main
+from finetuning.searching.passages import Passage
 from finetuning.searching.search_index import SearchIndex
-from finetuning.searching.searcher import Result, Searcher
+from finetuning.searching.searcher import Result, Searcher, printable
 
 NOTES = {
     "a.txt": "The quick fox jumps.\n\nA lazy dog sleeps in the sun.",
@@ -70,6 +72,23 @@ def test_the_words_of_the_query_are_bold_on_a_terminal(world, capsys, monkeypatc
     assert "lazy \033[1mdog\033[0m sleeps in the \033[1msun\033[0m." in capsys.readouterr().out
 
 
+def test_words_in_decomposed_characters_are_bold(monkeypatch):
+    text = "Un cafe\u0301 noir"
+    result = Result(1, 0.0, Passage(text, "a", 1, 1, 0), text, [(3, 8)])
+    assert [*search._lines(result, 80, True)] == ["   Un \033[1mcafe\u0301\033[0m noir"]
+
+
+def test_what_a_passage_shows():
+    """Control characters and those that reorder what follows are replaced, joiners are not."""
+    assert printable("a\x1b\n\u202eb\u2066c") == "a\ufffd \ufffdb\ufffdc"
+    assert printable("می\u200cخواهم \U0001f468\u200d\U0001f469 Donau\u00addampfer") == (
+        "می\u200cخواهم \U0001f468\u200d\U0001f469 Donaudampfer"
+    )
+    assert Result(1, 0.0, Passage("", "/x\x1b[31m.txt", 1, 1, 0), "", []).place.endswith(
+        "x\ufffd[31m.txt:1"
+    )
+
+
 def test_a_ranker_sorts_anew(world, pretrained, small_tokenizer, tmp_path, capsys):
     """The scores are those of `load_ranker`, of all passages that the words found."""
     rng, task = np.random.default_rng(0), RankingSettings(seq_length=32)
@@ -93,6 +112,11 @@ def test_queries_of_a_pipe(world, capsys, monkeypatch):
     out = capsys.readouterr().out.splitlines()
     assert [line for line in out if line.startswith("#")] == ["# fox", "# sea"]
     assert "c.jsonl:1  " in out[4]
+    stdin = io.TextIOWrapper(io.BytesIO(b"\xff\nsea\n"), "utf-8")
+    monkeypatch.setattr(sys, "stdin", stdin)
+    run("ask", f"--index={world}/i", "--by=words", "--top_k=1")
+    out = capsys.readouterr().out
+    assert "# \ufffd\nNo passage has any of these words.\n# sea\n1. " in out
 
 
 def test_an_index_is_brought_up_to_date(world, pretrained, tmp_path, capsys):

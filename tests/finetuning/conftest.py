@@ -1,6 +1,5 @@
 """What the tests of fine-tuning share: a tiny encoder's run, a toy task, two runs tuned on it."""
 
-import os
 import pathlib
 import random
 from collections.abc import Callable
@@ -8,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import settings
-from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
+from tests.finetuning.untrained import leave_pretrained
 
 WORDS = {"fruit": "apple pear plum cherry melon".split(), "tool": "hammer saw file drill".split()}
 QUICK = (
@@ -25,11 +23,6 @@ QUICK = (
 @pytest.fixture(scope="session")
 def start(tiny_tokenizer: str, made_once: Callable) -> str:
     """A run folder as pretraining leaves it, with untrained weights."""
-    import tensorflow as tf
-    import tf_keras
-
-    from albert_tf.models.pretrainer import AlbertPretrainer
-
     tokenizer = load_tokenizer(tiny_tokenizer)
     model = AlbertConfig(
         vocab_size=tokenizer.vocab_size,
@@ -41,16 +34,7 @@ def start(tiny_tokenizer: str, made_once: Callable) -> str:
         max_positions=64,
         initializer_range=0.2,
     )
-
-    def write(folder: pathlib.Path) -> None:
-        run = RunDir(str(folder))
-        run.begin({"model": settings.to_dict(model), "task": {"kind": "pretraining"}}, tokenizer)
-        tf_keras.utils.set_random_seed(1)
-        pretrainer = AlbertPretrainer(model).create_weights()
-        tf.train.Checkpoint(model=pretrainer).save(os.path.join(run.checkpoints_path, "ckpt"))
-        run.finish({})
-
-    return str(made_once("start", write))
+    return str(made_once("start", lambda folder: leave_pretrained(folder, model, tokenizer)))
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,11 @@ import pathlib
 from typing import Any
 
 from albert_tf.models.checkpoints import load_config
+from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import Predictor, load_predictor
-from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 
 def leave_run(start: str, path: pathlib.Path, name: str, section: Any, data: str = "") -> str:
@@ -23,6 +24,22 @@ def leave_run(start: str, path: pathlib.Path, name: str, section: Any, data: str
     run.begin(config | {"name": name, "data": data, "seed": 3}, load_tokenizer(start))
     run.finish({})
     return run.path
+
+
+def leave_pretrained(path: pathlib.Path, model: AlbertConfig, tokenizer: Tokenizer) -> RunDir:
+    """A folder as pretraining leaves it, with random weights."""
+    import tensorflow as tf
+    import tf_keras
+
+    from albert_tf.models.pretrainer import AlbertPretrainer
+
+    run = RunDir(str(path))
+    run.begin({"model": settings.to_dict(model), "task": {"kind": "pretraining"}}, tokenizer)
+    tf_keras.utils.set_random_seed(1)
+    pretrainer = AlbertPretrainer(model).create_weights()
+    tf.train.Checkpoint(model=pretrainer).save(os.path.join(run.checkpoints_path, "ckpt"))
+    run.finish({})
+    return run
 
 
 def leave_weights(path: str, seed: int) -> None:

@@ -4,12 +4,11 @@ import pathlib
 
 import pytest
 
-from albert_tf.runtime.run_dir import RunDir
 from data.build import BuildOptions, build
 from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 from finetuning import predict
-from finetuning import train as finetune
 from pretraining import train as pretrain
+from tests.finetuning.slow_test import tune
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # pretraining on the way, real files
 
@@ -44,14 +43,6 @@ def novels(shared_data: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) 
         )
     )
     return run
-
-
-def tune(task: str, data: object, init: str, run: pathlib.Path, *values: str) -> dict:
-    options = finetune.FinetuneOptions(
-        task, str(run), str(data), init=init, recipe="none", set=values
-    )
-    finetune.main(options)
-    return RunDir(str(run)).result()
 
 
 def test_sst_2_is_above_the_majority(novels: str, shared_data: pathlib.Path, tmp_path):

@@ -11,14 +11,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.convert import __main__ as convert
 from albert_tf.export import __main__ as export
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import commands, settings
-from albert_tf.runtime.run_dir import RunDir
+from albert_tf.runtime import commands
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
@@ -37,7 +34,7 @@ from pretraining import evaluate, sweep
 from pretraining import train as pretrain
 from pretraining.sweeping.plan import SweepOptions
 from tests.finetuning.searching.conftest import LetterModel
-from tests.finetuning.untrained import leave_run, leave_weights
+from tests.finetuning.untrained import leave_pretrained, leave_run, leave_weights
 
 CORPUS = "python_docs:json,argparse"
 SCHEDULE = ("optimizer.warmup_steps=1", "loop.steps_per_loop=1", "loop.checkpoint_every=1")
@@ -247,12 +244,7 @@ def _write_models(world: pathlib.Path) -> None:
     for layout in ("compact", "reference"):
         out = str(world / layout)
         build.build(build.BuildOptions(CORPUS, tokenizer, out, 32, layout=layout, num_workers=1))
-    run = RunDir(str(world / "run"))
-    config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}
-    run.begin(config, load_tokenizer(tokenizer))
-    model = AlbertPretrainer(TINY).create_weights()
-    tf.train.Checkpoint(model=model).save(f"{run.checkpoints_path}/ckpt")
-    run.finish({})
+    run = leave_pretrained(world / "run", TINY, load_tokenizer(tokenizer))
     for name in ("google", "huggingface"):
         convert.main(convert.ConvertOptions(run.path, f"{name}:{world / name}"))
     shutil.copytree(world / "huggingface", world / "fast")

@@ -287,5 +287,7 @@ def is_tie(tokenizer: Tokenizer, text: str) -> bool:
         tokenizer.encode(text),
         GraphTokenizer(tokenizer)(tf.constant([text])).to_list(),
     )
-    first, second = (sum(map(tokenizer._processor.get_score, ids)) for ids in (ours, others))
+    first, second = (
+        sum(map(tokenizer.vocabulary.processor.get_score, ids)) for ids in (ours, others)
+    )
     return ours != others and first == pytest.approx(second, abs=1e-3)

@@ -49,7 +49,7 @@ class Embedder:
         self,
         texts: Iterable[str],
         batch_size: int = 256,
-        prompt: str = "",
+        prompt: str | None = None,
         show_progress_bar: bool | None = None,
     ) -> np.ndarray:
         """Return the vectors of texts, float32 [N, D], in their order.
@@ -58,7 +58,7 @@ class Embedder:
           texts: a list or another iterable of strings.
           batch_size: the number of texts, of similar length, that are handed on together; those
             whose lengths differ by more than an eighth are computed one after the other.
-          prompt: what to put before each text.
+          prompt: what to put before each text; None for nothing.
           show_progress_bar: show the progress. None: for more than 1,000 texts.
 
         Raises:
@@ -70,7 +70,7 @@ class Embedder:
         if not texts:
             return np.zeros([0, self.dimension], np.float32)
         return in_batches(
-            lambda batch: self._embed([prompt + text for text in batch]).numpy(),
+            lambda batch: self._embed([(prompt or "") + text for text in batch]).numpy(),
             texts,
             batch_size,
             show_progress_bar,

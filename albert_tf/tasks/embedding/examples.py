@@ -60,9 +60,11 @@ class SearchExample(TextExample):
     Attributes:
       label: the id and the grade of each relevant document; None if unknown.
       id: the name of the query.
+      itself: the id of the document that is the query, which no ranking has; None if none is.
       corpus: the documents; those of all examples that are passed together are the same.
     """
 
     label: tuple[tuple[str, float], ...] | None = None  # type: ignore[assignment]
     id: str = ""
+    itself: str | None = None
     corpus: Corpus = Corpus((), ())

@@ -66,8 +66,10 @@ class Embedding(Kind[EmbeddingSettings]):
         """
         if examples and isinstance(examples[0], SearchExample):
             queries, documents = outputs[: len(examples)], outputs[len(examples) :]
-            ids = examples[0].corpus.ids
-            return [{"ranking": ranking(ids, documents @ query)} for query in queries]
+            return [
+                {"ranking": ranking(example, documents @ query)}
+                for example, query in zip(examples, queries, strict=True)
+            ]
         vectors = outputs if outputs.ndim == 3 else outputs[:, np.newaxis]  # [N, P, D]
         return [
             {"embedding": row[0].tolist()}
@@ -98,16 +100,19 @@ class Embedding(Kind[EmbeddingSettings]):
         return {"embedding": (vectors, np.float32, ["B", model.dimension])}
 
 
-def ranking(ids: Sequence[str], scores: np.ndarray) -> list[list[Any]]:
-    """Return the `RANKED` best ids with their scores, as trec_eval orders them.
+def ranking(search: TextExample, scores: np.ndarray) -> list[list[Any]]:
+    """Return the ids and scores of the `RANKED` best documents of a search, without itself.
 
-    Of equal scores, the greater id comes first.
+    They are in the order of trec_eval: of equal scores, the greater id comes first.
     """
-    count = min(RANKED, len(ids))
+    assert isinstance(search, SearchExample)
+    ids = search.corpus.ids
+    count = min(RANKED + 1, len(ids))
     least = np.partition(scores, len(ids) - count)[len(ids) - count]
     rows = np.flatnonzero(scores >= least).tolist()
     rows.sort(key=lambda row: (scores[row], ids[row]), reverse=True)
-    return [[ids[row], float(scores[row])] for row in rows[:count]]
+    found = [[ids[row], float(scores[row])] for row in rows[:count]]
+    return [each for each in found if each[0] != search.itself][:RANKED]
 
 
 def _pooled(model: EmbeddingModel, values: ExportSettings) -> EmbeddingModel:

@@ -73,16 +73,12 @@ class EncoderModule(_Reusable):
         return {"serving_default": serve, "tokens": serve}
 
 
-def load_encoder_module(path: str, unroll: bool = True) -> EncoderModule:
+def load_encoder_module(path: str) -> EncoderModule:
     """Load the encoder of a run folder or converted folder, with `mlm` if it has the heads.
 
-    Arguments and errors are those of `load_encoder`.
+    The errors are those of `load_encoder`.
     """
-    return _module(_load(path, unroll))
-
-
-def _load(path: str, unroll: bool) -> AlbertEncoder | AlbertPretrainer:
-    return (load_pretrainer if has_heads(path) else load_encoder)(path, unroll=unroll)
+    return _module(Encoder().load(path))
 
 
 def _module(model: AlbertEncoder | AlbertPretrainer) -> EncoderModule:
@@ -99,7 +95,7 @@ class Encoder(Export):
 
     def load(self, path: str, unroll: bool = True) -> AlbertEncoder | AlbertPretrainer:
         """Load the pretrainer or, if there are no heads, the encoder."""
-        return _load(path, unroll)
+        return (load_pretrainer if has_heads(path) else load_encoder)(path, unroll=unroll)
 
     def encoder_of(self, model: AlbertEncoder | AlbertPretrainer) -> AlbertEncoder:
         """Return the encoder."""

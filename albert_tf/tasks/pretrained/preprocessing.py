@@ -65,8 +65,7 @@ class PreprocessingModule(tf.Module):
 
     def signatures(self) -> dict[str, Any]:
         """Return `serving_default`: `text` string [B] -> dict of int32 [B, S]."""
-        text = tf.TensorSpec([None], tf.string, name="text")
-        serve = tf.function(lambda text: self(text), input_signature=[text])
+        serve = tf.function(lambda text: self(text), input_signature=[_TEXTS])
         return {"serving_default": serve}
 
 

@@ -25,7 +25,8 @@ def _exists(folder: str, name: str) -> bool:
 def read_searches(folder: str, part: str) -> list[SearchExample]:
     """Return the queries of a part that have a relevant document; print the number of others.
 
-    A document is its title, if it has one, and its text.
+    A document is its title, if it has one, and its text. One with the id and the text of a query
+    is the query itself, as in ArguAna, and is left out of its ranking.
 
     Raises:
       InputNotFoundError: a file is missing.
@@ -50,7 +51,13 @@ def read_searches(folder: str, part: str) -> list[SearchExample]:
                 f"{judged[document]:g}. Received: {score}. Remove one of them."
             )
     searches = [
-        SearchExample(queries[query], label=tuple(by_document.items()), id=query, corpus=corpus)
+        SearchExample(
+            queries[query],
+            label=tuple(by_document.items()),
+            id=query,
+            itself=query if documents.get(query, "").endswith(queries[query]) else None,
+            corpus=corpus,
+        )
         for query, by_document in grades.items()
         if any(grade > 0 for grade in by_document.values())
     ]

@@ -218,7 +218,7 @@ def _of_cmrc(content: Any, allow_empty: bool) -> Iterator[SpanExample]:
             texts = [answer for _, answer in _items(row, "answers", location, [])]
             if wrong := [text for text in texts if not isinstance(text, str)]:
                 raise ValueError(f"an answer {wrong[0]!r} at {location}")
-            answers = tuple((context.find(_replace_surrogates(text)), text) for text in texts)
+            answers = tuple((context.find(text), text) for text in texts)
             question = _text(row, "query_text", location, allow_empty)
             yield _example(question, context, _id(row, "query_id", location), answers, False)
 
@@ -242,7 +242,7 @@ def _text(record: Any, key: str, location: str, allow_empty: bool = False) -> st
     text = _get(record, key, str, location)
     if not (allow_empty or text.strip()):
         raise ValueError(f"`{key}` is empty at {location}")
-    return _replace_surrogates(text)
+    return text
 
 
 def _id(record: Any, key: str, location: str) -> str:
@@ -290,17 +290,4 @@ def _example(
     answers: tuple[tuple[int, str], ...],
     is_impossible: bool,
 ) -> SpanExample:
-    clean_answers = (
-        ()
-        if is_impossible
-        else tuple((start, _replace_surrogates(text)) for start, text in answers)
-    )
-    return SpanExample(question, context, name, clean_answers, is_impossible)
-
-
-def _replace_surrogates(text: str) -> str:
-    """Return a text of the same length without lone surrogates.
-
-    JSON can escape half a surrogate pair, which cannot be written to a file.
-    """
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return SpanExample(question, context, name, () if is_impossible else answers, is_impossible)

@@ -1,24 +1,41 @@
 """BM25 (Robertson and Zaragoza, 2009), with k1 0.9 and b 0.4."""
 
-import functools
-import re
-import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.text.words import combining_marks
+from albert_tf.text.words import words_of
 
 _K1, _B = 0.9, 0.4  # of Anserini, and of BEIR's baseline
-Scorer = Callable[[Sequence[str]], np.ndarray]  # queries -> float64 [queries, documents]
 
 
-def bm25(documents: Sequence[str]) -> Scorer:
-    """Return a function from queries to the BM25 scores of the documents.
+class WordScorer(NamedTuple):
+    """Scores that are sums over the words that a query and a document share.
 
-    A word that a query repeats counts each time.
+    Attributes:
+      documents: the weights of words, sparse [documents, words].
+      vectors: the function from queries to their weights, sparse [queries, words].
     """
+
+    documents: Any
+    vectors: Callable[[Sequence[str]], Any]
+
+    def __call__(self, queries: Sequence[str]) -> np.ndarray:
+        """Return the scores of all documents, float64 [queries, documents]."""
+        return (self.vectors(queries) @ self.documents.T).toarray()
+
+    def of_pairs(self, queries: Sequence[str], rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """Return the scores of some documents for each query, float64 [rows]."""
+        counts = np.array([len(each) for each in rows])
+        query_of: np.ndarray = np.repeat(np.arange(len(queries)), counts)
+        documents = self.documents[np.concatenate([[], *rows]).astype(np.int64)]
+        products = self.vectors(queries)[query_of].multiply(documents)
+        return np.split(np.asarray(products.sum(axis=1)).ravel(), np.cumsum(counts)[:-1])
+
+
+def bm25(documents: Sequence[str]) -> WordScorer:
+    """Return the BM25 scores of documents; a word that a query repeats counts each time."""
     from scipy.sparse import csr_matrix
 
     words: dict[str, int] = {}
@@ -28,12 +45,8 @@ def bm25(documents: Sequence[str]) -> Scorer:
     idf = rarity(len(documents), frequency)
     rows, columns = counts.nonzero()
     weights = weights_of(counts.data, lengths[rows], lengths.mean()) * idf[columns]
-    weighted = csr_matrix((weights, (rows, columns)), counts.shape).T
-
-    def scores(queries: Sequence[str]) -> np.ndarray:
-        return (_counts(queries, dict(words))[:, : len(words)] @ weighted).toarray()
-
-    return scores
+    weighted = csr_matrix((weights, (rows, columns)), counts.shape)
+    return WordScorer(weighted, lambda queries: _counts(queries, dict(words))[:, : len(words)])
 
 
 def rarity(documents: int, frequency: Any) -> Any:
@@ -56,19 +69,6 @@ def weights_of(counts: np.ndarray, lengths: np.ndarray, mean_length: float) -> n
     """
     norm = _K1 * (1 - _B + _B * lengths / max(1.0, mean_length))
     return counts * (_K1 + 1) / (counts + norm)
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case: letters and digits with their combining marks."""
-    if not text.isascii():  # as composed characters, so that accents are found either way
-        text = unicodedata.normalize("NFC", text)
-    return word().findall(text.lower())
-
-
-@functools.cache
-def word() -> re.Pattern[str]:
-    """Return the pattern of a word."""
-    return re.compile(rf"\w[\w{combining_marks()}]*")
 
 
 def _counts(texts: Sequence[str], words: dict[str, int]) -> Any:

@@ -1,9 +1,11 @@
 """TF-IDF features of texts and of pairs of texts."""
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert_tf.tasks.examples import TextExample
+from albert_tf.text.words import word
 
 
 def features_of(train: Sequence[TextExample], test: Sequence[TextExample]) -> tuple[Any, Any]:
@@ -36,5 +38,13 @@ def tf_idf(training: Sequence[str]) -> Callable[[Sequence[str]], Any]:
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    tokens = r"\w+|[^\w\s]"  # words of any length, and punctuation marks
-    return TfidfVectorizer(sublinear_tf=True, token_pattern=tokens).fit(training).transform
+    tokens = rf"{word().pattern}|\S"  # words of any length, and punctuation marks
+    return (
+        TfidfVectorizer(sublinear_tf=True, preprocessor=_composed, token_pattern=tokens)
+        .fit(training)
+        .transform
+    )
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text.lower())

@@ -1,5 +1,6 @@
 """A baseline for token classification: features of words, with logistic regression."""
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +10,9 @@ import numpy as np
 from albert_tf.tasks.tokens.entities import join_tags
 from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenSettings
+from albert_tf.text.words import word
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 
-_WORD = re.compile(r"\w+|[^\w\s]")
 _EDGE = "\n"  # the neighbor of the first and the last word
 
 
@@ -22,7 +23,7 @@ def prepare(
 
     A word has as features its lower-case form, its first and last two and three characters, its
     shape (Xx9 for "Tokyo2"), and the forms and shapes of its neighbors. Where texts are not divided
-    into tokens, words are runs of letters and digits and single other characters.
+    into tokens, words are those of `albert_tf.text.words` and single other characters.
     """
     from sklearn.feature_extraction import DictVectorizer
 
@@ -48,11 +49,16 @@ def prepare(
     return predict
 
 
+@functools.cache
+def _tokens() -> re.Pattern[str]:
+    return re.compile(rf"{word().pattern}|\S")
+
+
 def _spans(example: TokenExample) -> np.ndarray:
     """Return the characters [start, end) of the words, int64 [U, 2]."""
     tokens = example.tokens
     if tokens is None:
-        tokens = tuple(match.span() for match in _WORD.finditer(example.text))
+        tokens = tuple(match.span() for match in _tokens().finditer(example.text))
     return np.array(tokens, np.int64).reshape(-1, 2)
 
 

@@ -10,7 +10,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.ranking.examples import RankingExample
 from albert_tf.tasks.ranking.kind import answer
 from finetuning.datasets.dataset import Prediction
-from finetuning.kinds.baselines.bm25 import Scorer, bm25
+from finetuning.kinds.baselines.bm25 import WordScorer, bm25
 from finetuning.kinds.baselines.text_features import tf_idf
 
 _CELLS = 2**23  # scores of queries and documents that are in memory at a time
@@ -41,29 +41,26 @@ def of_candidates(examples: Sequence[RankingExample]) -> Mapping[str, list[Predi
     texts = dict.fromkeys(text for example in examples for text in example.candidates)
     number = {text: row for row, text in enumerate(texts)}
     rows = [[number[text] for text in example.candidates] for example in examples]
-    step, predicted = max(1, _CELLS // len(number)), {}
-    for name, prepare in {"BM25": bm25, "TF-IDF": _tf_idf}.items():
-        scorer, predicted[name] = prepare([*number]), list[Prediction]()
-        for begin in range(0, len(examples), step):
-            scores = scorer([example.query for example in examples[begin : begin + step]])
-            pairs = zip(scores, rows[begin : begin + step], strict=True)
-            predicted[name] += [answer(of_query[columns]) for of_query, columns in pairs]
-    return predicted
+    queries = [example.query for example in examples]
+    return {
+        name: [*map(answer, prepare([*number]).of_pairs(queries, rows))]
+        for name, prepare in {"BM25": bm25, "TF-IDF": _tf_idf}.items()
+    }
 
 
 def _ranked(
-    searches: Sequence[SearchExample], prepare: Callable[[Sequence[str]], Scorer]
+    searches: Sequence[SearchExample], prepare: Callable[[Sequence[str]], WordScorer]
 ) -> list[Prediction]:
     corpus = searches[0].corpus
     scorer, rankings = prepare(corpus.texts), []
     step = max(1, _CELLS // len(corpus))
     for begin in range(0, len(searches), step):
-        scores = scorer([search.first for search in searches[begin : begin + step]])
-        rankings += [{"ranking": ranking(corpus.ids, row)} for row in scores]
+        part = searches[begin : begin + step]
+        scores = scorer([search.first for search in part])
+        rankings += [{"ranking": ranking(*pair)} for pair in zip(part, scores, strict=True)]
     return rankings
 
 
-def _tf_idf(documents: Sequence[str]) -> Scorer:
+def _tf_idf(documents: Sequence[str]) -> WordScorer:
     vectors = tf_idf(documents)
-    known = vectors(documents).T
-    return lambda queries: (vectors(queries) @ known).toarray()
+    return WordScorer(vectors(documents), vectors)

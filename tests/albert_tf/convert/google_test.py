@@ -13,23 +13,11 @@ from albert_tf.convert.bundle import Bundle, MismatchPolicy, weight_shapes
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
+from tests.albert_tf.convert.convert_test import HF_JSON, random_weights
 
 STRICT = MismatchPolicy()
-JSON = {
-    "vocab_size": 300,
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 40,
-}
+JSON = {key: value for key, value in HF_JSON.items() if key != "model_type"}
 SHAPES = ("google_albert_base_zh", "brightmart_albert_tiny_zh")
-
-
-def random_weights(config: AlbertConfig) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(1)
-    return {n: rng.normal(0, 0.2, s).astype(np.float32) for n, s in weight_shapes(config).items()}
 
 
 def save_tf1(folder, tensors: dict, values: dict, name: str = "model.ckpt-best") -> str:

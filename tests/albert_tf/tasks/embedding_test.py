@@ -1,5 +1,6 @@
 """Embeddings: losses by hand, the gradient of parts, features, rankings."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -265,13 +266,17 @@ class TestFeatures:
 
 class TestPredictions:
     def test_equal_scores_are_ranked_as_by_trec_eval(self):
-        found = kinds.ranking(("a", "c", "b", "d"), np.array([0.5, 0.5, 1.0, 0.5]))
+        search = SearchExample("x", corpus=Corpus(*2 * [("a", "c", "b", "d")]))
+        found = kinds.ranking(search, np.array([0.5, 0.5, 1.0, 0.5]))
         assert found == [["b", 1.0], ["d", 0.5], ["c", 0.5], ["a", 0.5]]
 
     def test_the_best_of_many(self, monkeypatch):
         monkeypatch.setattr(kinds, "RANKED", 2)
-        found = kinds.ranking(("a", "b", "c", "d"), np.array([0.5, 0.1, 0.5, 0.5]))
-        assert found == [["d", 0.5], ["c", 0.5]]
+        search = SearchExample("x", corpus=Corpus(*2 * [("a", "b", "c", "d")]))
+        scores = np.array([0.5, 0.1, 0.5, 0.5])
+        assert kinds.ranking(search, scores) == [["d", 0.5], ["c", 0.5]]
+        search = dataclasses.replace(search, itself="c")
+        assert kinds.ranking(search, scores) == [["d", 0.5], ["a", 0.5]]
 
     def test_a_search_and_a_pair(self):
         corpus = Corpus(("x", "y"), ("one", "two"))

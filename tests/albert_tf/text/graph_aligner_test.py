@@ -1,6 +1,5 @@
 """Tests that the pieces' places in a graph are those of the Python face."""
 
-import itertools
 import random
 
 import numpy as np
@@ -15,12 +14,8 @@ from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning.datasets.spans.squad_reader import questions_of
-from tests.albert_tf.text.alignment_test import PARTS, wordpiece
+from tests.albert_tf.text.alignment_test import PARTS, RULES, wordpiece
 
-RULES = [
-    Normalization(lowercase, accents, quotes)
-    for lowercase, accents, quotes in itertools.product((False, True), repeat=3)
-]
 PLACES = ("first", "last", "reach")
 
 

@@ -88,7 +88,7 @@ class OnePiece:
 def test_the_digit_comma_table_equals_model_gardens_rule_on_every_piece(name, request):
     official = pytest.importorskip("official.nlp.tools.tokenization")
     tokenizer = request.getfixturevalue(name)
-    processor = tokenizer._processor
+    processor = tokenizer.vocabulary.processor
     for i in range(tokenizer.vocab_size):
         piece = tokenizer.id_to_piece(i)
         wanted = official.encode_pieces(OnePiece(processor, piece), "any")
@@ -103,8 +103,8 @@ def test_equals_model_gardens_tools(tiny):
     for text in texts:
         normal = official.preprocess_text(text, lower=True)
         assert normalize([text], tiny.normalization) == [normal]
-        assert tiny.pieces(text) == official.encode_pieces(tiny._processor, normal)
-        assert tiny.encode(text) == official.encode_ids(tiny._processor, normal)
+        assert tiny.pieces(text) == official.encode_pieces(tiny.vocabulary.processor, normal)
+        assert tiny.encode(text) == official.encode_ids(tiny.vocabulary.processor, normal)
 
 
 def test_a_batch_equals_its_texts_one_by_one(tiny):

@@ -5,7 +5,13 @@ import unicodedata
 import numpy as np
 import pytest
 
-from albert_tf.text.words import in_ranges, invisible_bounds, word_bounds, word_count
+from albert_tf.text.words import (
+    in_ranges,
+    invisible_bounds,
+    word_bounds,
+    word_count,
+    words_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,3 +61,18 @@ def test_spaces_and_zero_width_characters_are_invisible():
     codes = np.array([ord(char) for char in text])
     found = in_ranges(codes, invisible_bounds())
     assert "".join(str(int(each)) for each in found) == "0" + "1" * 8 + "000"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("किताब पढ़ी", ["किताब", unicodedata.normalize("NFC", "पढ़ी")]),
+        ("الْكِتَابُ", ["الْكِتَابُ"]),
+        ("In İstanbul!", ["in", "i̇stanbul"]),
+        ("_Emphasis_ of seq_length, a-b", ["emphasis", "of", "seq", "length", "a", "b"]),
+        ("cafe\u0301 Donau\u00addampfer 3½", ["caf\u00e9", "donaudampfer", "3½"]),
+        ("... ?!", []),
+    ],
+)
+def test_words_of_a_text(text, words):
+    assert words_of(text) == words

@@ -16,6 +16,7 @@ from data.pipeline.batches import (
     training_batches,
 )
 from data.pipeline.record_stream import record_stream, seek
+from data.show_records import original_ids
 
 MASKING = MaskingConfig()
 SOP, NONE = SentenceOrder(), NoPairs()
@@ -56,16 +57,8 @@ def joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
-def unmasked(batch: dict[str, np.ndarray]) -> np.ndarray:
-    """The ids before masking: targets written back into their real slots."""
-    ids = batch["input_word_ids"].copy()
-    row, slot = np.nonzero(batch["masked_lm_weights"])
-    ids[row, batch["masked_lm_positions"][row, slot]] = batch["masked_lm_ids"][row, slot]
-    return ids
-
-
 def numbers_of(batch: dict[str, np.ndarray]) -> list[int]:
-    return (unmasked(batch)[:, 1] - 5).tolist()
+    return (original_ids(batch)[:, 1] - 5).tolist()
 
 
 def assert_same(one: list[dict], two: list[dict]) -> None:
@@ -88,7 +81,7 @@ def test_both_layouts_by_hand(write_records, tmp_path):
     assert set(batch["pair_label"].tolist()) == {0, 1}
     for row, label in enumerate(batch["pair_label"].tolist()):
         ids, types = layouts[label]
-        assert unmasked(batch)[row].tolist() == ids + [0] * 8
+        assert original_ids(batch)[row].tolist() == ids + [0] * 8
         assert batch["input_type_ids"][row].tolist() == types + [0] * 8
         assert batch["input_mask"][row].tolist() == [1] * 8 + [0] * 8
         assert batch["pair_weight"][row] == 1
@@ -98,7 +91,7 @@ def test_both_layouts_by_hand(write_records, tmp_path):
 def test_one_segment_has_one_separator_and_no_pair(write_records, tmp_path):
     records = write_records(tmp_path / "one", [[([10, 11, 12], [True] * 3, 3)]], 16)
     batch = joined(rows(training_batches(records, SOP, MASKING, 1, seed=0), 20))
-    assert (unmasked(batch) == [2, 10, 11, 12, 3, *[0] * 11]).all()
+    assert (original_ids(batch) == [2, 10, 11, 12, 3, *[0] * 11]).all()
     assert (batch["input_mask"] == [1] * 5 + [0] * 11).all()
     assert not batch["input_type_ids"].any()
     assert not batch["pair_weight"].any() and not batch["pair_label"].any()
@@ -109,7 +102,7 @@ def test_a_full_record_fills_the_sequence(write_records, tmp_path):
     records = write_records(tmp_path / "one", [[record]], 16)
     (batch,) = rows(evaluation_batches(records, NONE, MASKING, 1), 1)
     expected = [2, *range(10, 16), 3, *range(16, 23), 3]
-    assert unmasked(batch)[0].tolist() == expected
+    assert original_ids(batch)[0].tolist() == expected
     assert batch["input_mask"].all()
 
 

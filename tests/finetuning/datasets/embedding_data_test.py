@@ -199,6 +199,17 @@ class TestBeir:
         assert "1 queries without a relevant document are left out" in capsys.readouterr().out
         assert EMBEDDING.read_part(source, "test", data.task) == [search]
 
+    def test_a_query_that_is_a_document_does_not_find_itself(self, tmp_path):
+        """As in ArguAna. Of ids alone, queries and documents may be numbered apart."""
+        files = {
+            "corpus__jsonl": lines(
+                {"_id": "1", "title": "One", "text": "q"}, {"_id": "2", "text": "s"}
+            ),
+            "qrels_of_dev__tsv": "query-id\tcorpus-id\tscore\n1\t2\t1\n2\t2\t1\n",
+        }
+        searches = EMBEDDING.examples(write(tmp_path, **BEIR | files), "dev")
+        assert [search.itself for search in searches] == ["1", None]
+
     def test_compressed_files_and_a_training_part(self, tmp_path):
         write(tmp_path, qrels_of_train__tsv=QRELS, qrels_of_dev__tsv=QRELS, **BEIR)
         for name in ("corpus.jsonl", "queries.jsonl", "qrels/dev.tsv"):

@@ -113,19 +113,23 @@ def test_other_settings_are_refused(notes):
     [
         ({"text_column": "title"}, r"--text_column must be .* indexed, 'text'\. Received: 'title'"),
         ({"document_boundary": "blank_line"}, "--document_boundary must be .* indexed, 'file'"),
+        ({"corpus": "text:notes/*.jsonl"}, "--corpus must be .*a.jsonl was indexed, 'jsonl'"),
     ],
 )
 def test_files_are_read_as_before(notes, option, message):
     (notes / "notes" / "a.jsonl").write_text('{"text": "A goose.", "title": "A swan."}\n')
 
     def update(**given) -> IndexingResult:
-        return update_index("index", CorpusToIndex("files:notes", **given), 8, LetterModel)
+        corpus = given.pop("corpus", "files:notes")
+        return update_index("index", CorpusToIndex(corpus, **given), 8, LetterModel)
 
     update()
     with pytest.raises(InputError, match=message):
         update(**option)
     assert update(document_boundary="file").new_files == 0  # the default of texts
     assert build(corpus="jsonl:notes/*.jsonl").new_files == 0  # has no boundary
+    other = update(corpus="files:notes/b", text_column="title")  # which only tables have
+    assert other[:3] == (0, 0, 0)
 
 
 def test_an_index_in_its_folder_leaves_itself_out(notes):
@@ -139,6 +143,18 @@ def test_an_index_in_its_folder_leaves_itself_out(notes):
     (notes / "notes" / "e.txt").write_text("A heron.")
     assert build_there()[:4] == (1, 0, 0, 3)
     assert build_there()[:4] == (0, 0, 0, 4) and len(passages("notes/index")) == 9
+    assert build("notes/index", "text:notes/**/*")[:4] == (0, 0, 0, 4)
+
+
+def test_an_interrupted_update_of_files_that_are_gone_leaves_nothing(notes):
+    build()
+    (notes / "notes" / "e.txt").write_text("A heron.")
+    with pytest.raises(KeyboardInterrupt):
+        build(model=LetterModel(fails_at=0))
+    assert list((notes / "index").glob("*.incomplete"))
+    (notes / "notes" / "e.txt").unlink()
+    assert build()[:4] == (0, 0, 0, 3)
+    assert not list((notes / "index").glob("*.incomplete"))
 
 
 @pytest.mark.parametrize("fails_at", [-1, 1])
@@ -236,14 +252,18 @@ def test_the_files_of_a_zip_are_those_of_the_zip(notes):
     def write(text: str) -> None:
         with zipfile.ZipFile(notes / "notes" / "more.zip", "w") as archive:
             archive.writestr("deep/er.txt", text)
+            archive.writestr("../../up.txt", text.replace("An", "No"))
 
     write("An emu runs.")
     build(corpus="files:notes")
     write("An okapi runs.")
     assert build(corpus="files:notes").changed_files == 1
     found = [each for each in passages("index") if "runs" in each.text]
-    assert [each.text for each in found] == ["An okapi runs."]
-    assert found[0].source.endswith("more.zip/deep/er.txt")
+    assert [each.text for each in found] == ["No okapi runs.", "An okapi runs."]
+    assert found[1].source.endswith("more.zip/deep/er.txt")
+    (notes / "notes" / "more.zip").unlink()
+    assert build(corpus="files:notes").removed_files == 1
+    assert not [each for each in passages("index") if "runs" in each.text]
 
 
 def test_what_is_no_text(notes):

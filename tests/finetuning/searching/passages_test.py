@@ -27,6 +27,13 @@ def test_whole_sentences_as_many_as_fit():
     ]
 
 
+def test_characters_of_scripts_without_spaces_are_words():
+    """A Thai vowel sign stays with its consonant: seven characters, of which two are signs."""
+    text = "ที่นี่ มี"
+    found = [text[begin:end] for begin, end in spans_of(text, [text], 2)]
+    assert found == ["ที่นี่", "มี"]
+
+
 def test_a_heading_stays_with_what_follows():
     long = "A long sentence of eight words is here."
     text = f"One two three four.\n\nA heading\n\nFive six seven.\n\nLast\n\n{long}"

@@ -1,9 +1,25 @@
 """A model of searches: what it does not read of a query."""
 
+import json
+import shutil
+
 from finetuning.searching.search_index import SearchIndex
 from finetuning.searching.search_model import SearchModel
 from finetuning.searching.searcher import BOTH, VECTORS, WORDS, Searcher
 from tests.finetuning.searching.conftest import build
+
+
+def test_the_fingerprint_changes_with_what_the_vectors_depend_on(pretrained, tmp_path):
+    """Shared layers have the same weights, however many there are."""
+    folder = shutil.copytree(pretrained, tmp_path / "other")
+    fingerprint = SearchModel(str(folder)).fingerprint
+    assert fingerprint == SearchModel(pretrained).fingerprint
+    config = json.loads((folder / "config.json").read_text())
+    for key, is_same in (("hidden_dropout", True), ("num_layers", False)):
+        model = config["model"]
+        changed = model | {key: 0.5 if is_same else model[key] + 1}
+        (folder / "config.json").write_text(json.dumps(config | {"model": changed}))
+        assert (SearchModel(str(folder)).fingerprint == fingerprint) is is_same
 
 
 def test_a_query_that_is_cut_has_a_note(pretrained, notes):

@@ -3,12 +3,16 @@
 import contextlib
 import http.client
 import json
+import socket
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
 
+from finetuning.searching import web_server
 from finetuning.searching.search_index import SearchIndex
 from finetuning.searching.searcher import METHODS, Searcher
 from finetuning.searching.web_server import LONGEST_QUERY, SearchServer
@@ -51,6 +55,52 @@ def test_the_page_escapes_queries_and_passages(port):
     assert 'value="&lt;script&gt;alert(&#x27;storms&#x27;)&lt;/script&gt;&quot;&#x27;&amp;"' in page
     assert "<mark>storms</mark>" in page and "\ufffd[0m" in page
     assert "default-src 'none'" in headers["Content-Security-Policy"]
+
+
+def test_queries_as_browsers_and_as_curl_send_them(port):
+    """Bytes that are not escaped are UTF-8 too; a connection that stays open does not wait."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        address = "/search?by=words&q=caf\u00e9".encode()
+        connection.sendall(b"GET " + address + b" HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["query"] == "caf\u00e9"
+    assert web_server._Handler.disable_nagle_algorithm
+
+
+def test_a_malformed_address_is_refused(port, capfd):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(b"GET http://[ HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_client_that_does_not_wait_leaves_no_traceback(notes, capfd):
+    is_gone, ended = threading.Event(), threading.Event()
+
+    class Slow(Searcher):
+        def results(self, *arguments):
+            is_gone.wait(20)
+            return []
+
+    class Server(SearchServer):
+        def shutdown_request(self, request):
+            super().shutdown_request(request)
+            ended.set()
+
+    build()
+    with Server(0, Slow(SearchIndex("index"), None), "words", 3, ("words",)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        with socket.create_connection(("127.0.0.1", server.server_port)) as connection:
+            reset = struct.pack("ii", 1, 0)  # closing discards what the server sends
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            connection.sendall(b"GET /search?q=a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            time.sleep(0.1)
+        is_gone.set()
+        assert ended.wait(20)
+        server.shutdown()
+        thread.join()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_note_on_a_long_query(port):

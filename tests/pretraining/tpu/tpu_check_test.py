@@ -52,7 +52,7 @@ class Compiler:
         base, slope = (200, 2) if step.model.rematerialize else (100, 10)
         size = base + slope * step.batch // step.parts + self.surprise(step)
         step_s = step.batch * (4 / 3 if step.model.rematerialize else 1) + step.parts * self.part_s
-        return CompiledSize(0, size * MB, 0, 0.0, step_s=step_s)
+        return CompiledSize(0, size * MB, 0, step_s=step_s)
 
 
 def plan_of(batch: int, compiler: Compiler, chip: Chip = CHIP) -> list[tpu_fit.ComputePlan]:
@@ -62,7 +62,7 @@ def plan_of(batch: int, compiler: Compiler, chip: Chip = CHIP) -> list[tpu_fit.C
 def test_sizes_and_flops_by_formula():
     assert STEP.parameters == PARAMETERS
     assert STEP.fixed_bytes == 16 * PARAMETERS
-    assert CompiledSize(1, 20, 300, 9.0).total == 321
+    assert CompiledSize(1, 20, 300).total == 321
     # Per piece and layer 4 H H + 2 H F + 2 S H multiply-adds: 256 + 256 + 256.
     again = STEP.sized(64, recompute=True)
     assert again.recomputed_flops == 2 * 64 * 16 * 3 * 768
@@ -189,7 +189,7 @@ def test_smaller_parts_where_a_large_one_is_slower_than_in_proportion():
         batch = step.batch // step.parts
         per_sequence = {32: 1.25, 16: 1.0, 8: 1.25}.get(batch, 1.5)
         step_s = step.batch * (2.0 if step.model.rematerialize else per_sequence)
-        return CompiledSize(0, batch * MB, 0, 0.0, step_s=step_s)
+        return CompiledSize(0, batch * MB, 0, step_s=step_s)
 
     best, other = tpu_fit.compute_plans(STEP, CHIP, compiler)
     assert (best.name, best.step.parts, best.step_s, best.need) == ("accumulate", 4, 64, 16 * MB)
@@ -288,7 +288,7 @@ def test_verdicts(home, capsys):
 
     def compiler(step: Step, topology: str) -> CompiledSize:
         per_sequence = gib // (40 if step.model.rematerialize else 4)
-        return CompiledSize(0, per_sequence * step.batch, 0, 1.0)
+        return CompiledSize(0, per_sequence * step.batch, 0)
 
     assert check(compiler, batch=32) == 0  # 8 GiB
     shown = capsys.readouterr().out
