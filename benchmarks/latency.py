@@ -183,10 +183,10 @@ def candidates_of(
     """Return `CANDIDATES` and, as far as the model allows, fewer layers and the early exit."""
     given = settings.parse("--depths", tuple[int, ...], options.depths)
     depths = [depth for depth in given if depth < config.num_layers]
-    is_one_block = config.sharing == "all" and config.num_groups == 1
     changes: dict[str, Any] = {"depths": ",".join(map(str, depths))} if depths else {}
     signatures = [f"depth_{depth}" for depth in depths]
-    leaves_early = "patience" in KINDS[section.kind].options and is_one_block
+    leaves_early = section.leaves_early and config.has_one_block
+    leaves_early &= "patience" in KINDS[section.kind].options
     if leaves_early and 0 < options.patience < config.num_layers - 1:
         changes, signatures = changes | {"patience": options.patience}, [*signatures, "early_exit"]
     return CANDIDATES | {

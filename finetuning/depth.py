@@ -113,9 +113,8 @@ def main(options: DepthOptions) -> None:
         score = dataset.score(answers, examples)[metric]
         error = tuned.standard_errors(dataset, answers, examples).get(metric)
         depth = predictions["depth"]
-        flops = _flops(
-            config, seq_length, features.unit_lengths, depth, name.startswith("patience")
-        )
+        at_all = name.startswith("patience") or not predictor.task.leaves_early
+        flops = _flops(config, seq_length, features.unit_lengths, depth, at_all)
         costs = [f"{depth.mean():.1f}", f"{flops.mean() / 1e6:,.1f}"]
         latencies = [f"{times[name, size]:.2f}" for size in _BATCHES]
         rows.append((name, report.with_error(score, error), *costs, *latencies))
@@ -131,8 +130,7 @@ def _patience(config: AlbertConfig, given: str | None) -> tuple[int, ...]:
       InputError: a number is not positive.
     """
     if given is None:
-        is_shared = config.sharing == "all" and config.num_groups == 1
-        return (2,) if is_shared and config.num_layers > 3 else ()
+        return (2,) if config.has_one_block and config.num_layers > 3 else ()
     numbers = _numbers("--patience", given)
     if any(number < 1 for number in numbers):
         raise InputError(f"--patience must be positive numbers. Received: {given}.")
@@ -218,11 +216,12 @@ def _flops(
     seq_length: int,
     lengths: np.ndarray,
     depth: np.ndarray,
-    exits_early: bool,
+    at_all_positions: bool,
 ) -> np.ndarray:
     """Return the FLOPs of each text's matrix products at its padded width.
 
-    Pooler and head are not counted. Only early exit computes its last layer at all positions.
+    Pooler and head are not counted. The last layer is computed at all positions for early exit and
+    for heads that read all of them, otherwise at the first one.
     """
     widths = np.array([*(width for width in WIDTHS if width < seq_length), seq_length])
     width = widths[np.searchsorted(widths, lengths)].astype(np.float64)
@@ -234,7 +233,7 @@ def _flops(
         return 2 * (width * qkv + queries * others) + 4 * queries * width * hidden
 
     factorized = config.embedding_size if config.embedding_size != hidden else 0
-    last = layer(width if exits_early else 1.0)
+    last = layer(width if at_all_positions else 1.0)
     return 2 * width * factorized * hidden + (depth - 1) * layer(width) + last
 
 

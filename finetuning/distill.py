@@ -38,7 +38,7 @@ import tf_keras
 from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
-from albert_tf.runtime import commands, devices
+from albert_tf.runtime import commands, devices, pretrained
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
@@ -262,6 +262,11 @@ class _Distillation:
             return self._source_from(self.options.student)
         # A converted teacher does not record where it started.
         origin = str(RunDir(self.options.teacher).config().get("init", "unknown"))
+        if origin.startswith(pretrained.RANDOM):
+            raise InputError(
+                "--student_layers: the control starts where the teacher started, which must not be "
+                f"random weights. Received: {origin!r}. Pass --student={origin}."
+            )
         if not os.path.isdir(origin):
             raise InputError(
                 "--student_layers: the control starts where the teacher started, so this folder "
@@ -306,7 +311,10 @@ def _checked(options: DistillOptions) -> DistillOptions:
 
 
 def _require_student_settings(config: FinetuneConfig) -> None:
-    required = {**_REQUIRED, **FINETUNING[config.task.kind].student_settings}
+    kind = FINETUNING[config.task.kind]
+    required = {**_REQUIRED, **kind.student_settings}
+    if kind.thresholds:
+        required["training.calibrate"] = (False, "the student has the teacher's thresholds")
     for key, (value, why) in required.items():
         if (setting := operator.attrgetter(key)(config)) != value:
             raise InputError(

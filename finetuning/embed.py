@@ -76,18 +76,13 @@ def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
         print(f"{len(texts):,} texts, vectors of width {width}")
         return
     about = {"count": len(texts), "width": width, "sha256": digest_of(texts)}
-    about |= {"teacher": _name_of(options.teacher), "prompt": options.prompt}
+    about |= {"teacher": pretrained.name_of(options.teacher), "prompt": options.prompt}
     about["weights"] = teacher_fingerprint(options.teacher)
     with outputs.new_folder(folder, "--data_dir", repr(about)) as partial:
         path, done_path = os.path.join(partial, VECTORS), os.path.join(partial, _DONE)
         store_vectors(path, done_path, texts, teacher, width, chunk, "--teacher")
         outputs.write_json(os.path.join(partial, TEXTS), about)
     print(f"{folder}: {len(texts):,} vectors of width {width}")
-
-
-def _name_of(teacher: str) -> str:
-    """Return the name of an included model, of others the absolute path."""
-    return teacher if pretrained.locate(teacher) != teacher else os.path.abspath(teacher)
 
 
 if __name__ == "__main__":

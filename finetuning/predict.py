@@ -75,7 +75,9 @@ class PredictOptions(_ThresholdOptions):
     """The command line of `finetuning.predict`."""
 
     run_dir: str = commands.option("the fine-tuned run", path=True)
-    input: str = commands.option("a file of examples, or - for stdin", "-", path=True)
+    input: str = commands.option(
+        "a file of examples, or - for stdin", "-", path=True, excludes="part"
+    )
     output: str = commands.option("a file for the predictions, or - for stdout", "-", path=True)
     format: Annotated[str | None, one_of(*FORMATS)] = commands.option(
         "format of the predictions: jsonl, tsv or csv; by default that of --output's name", None

@@ -132,6 +132,9 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
         for task in sorted(tasks, key=lambda name: options.from_mnli and name in _FROM_MNLI)
     ]
 
+    for run, task in pairs:
+        _require_seeds(_target(options, run, task), options.seeds)
+
     def fine_tuned(run: str, task: str) -> list[dict[str, Any]]:
         return _fine_tuned(options, run, task, sources[task], run_command or _run)
 
@@ -278,6 +281,17 @@ def _run(command: Sequence[str]) -> int:
     return subprocess.run(programs.process(*command[1:]), check=False).returncode
 
 
+def _require_seeds(target: str, seeds: int) -> None:
+    """Check that fine-tunings of one seed and of several do not get into the same folder."""
+    several = os.path.isdir(os.path.join(target, "seed-0"))
+    if os.path.isfile(RunDir(target).config_path) if seeds > 1 else several:
+        count = "several" if several else "1"
+        raise InputError(
+            f"--seeds must be {count} as before, since {target} has such runs. Received: {seeds}. "
+            "Pass the same as before, or more if there are several, or another --output."
+        )
+
+
 def _members(target: str, seeds: int) -> list[RunDir]:
     """Return the runs of a finished fine-tuning."""
     if seeds == 1:
@@ -298,7 +312,7 @@ def _baseline(options: TableOptions, runs: Sequence[str]) -> str:
 
 def _tasks(options: TableOptions) -> list[str]:
     names = options.tasks
-    tasks = [name for name in names.split(",") if name]
+    tasks = list(dict.fromkeys(name for name in names.split(",") if name))
     for name in tasks:
         trained_dataset(name, "--tasks")
     if not tasks:

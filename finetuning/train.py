@@ -173,9 +173,9 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
     training_source = TrainingSource(start.origin, start.model, start.fingerprint)
     several = [os.path.join(options.run_dir, f"seed-{i}") for i in range(options.seeds)]
     runs = [open_run(path) for path in (several if options.seeds > 1 else [options.run_dir])]
+    configs = [dataclasses.replace(config, seed=config.seed + i) for i in range(len(runs))]
     with printing_if(devices.is_chief(strategy)):
-        for number, run in enumerate(runs):
-            seeded = dataclasses.replace(config, seed=config.seed + number)
+        for seeded, run in zip(configs, runs, strict=True):
             finetuner.run(seeded, run, training_source, options.dry_run)
     if len(runs) > 1 and not options.dry_run and devices.is_chief(strategy):
         print(report.summarize(options.run_dir, [read_result(run) for run in runs]))

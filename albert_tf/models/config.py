@@ -126,6 +126,11 @@ class AlbertConfig(Bounded):
                 )
 
     @property
+    def has_one_block(self) -> bool:
+        """True if all layers share all their weights."""
+        return self.sharing == "all" and self.num_groups == 1
+
+    @property
     def head_size(self) -> int:
         """The width of one attention head."""
         return self.hidden_size // self.num_heads

@@ -24,6 +24,13 @@ def names() -> list[str]:
     return sorted(name for name in os.listdir(FOLDER) if os.path.isdir(os.path.join(FOLDER, name)))
 
 
+def name_of(path: str) -> str:
+    """Return the name of an included model, of others the absolute path."""
+    if path in names() and not os.path.exists(path):
+        return path
+    return os.path.abspath(paths.expand(path))
+
+
 def locate(path: str | os.PathLike[str]) -> str:
     """Return the folder of a trained model, given its path or the name of an included model.
 

@@ -154,6 +154,10 @@ class Kind(Export, Generic[SettingsT]):
     ) -> list[dict[str, Any]]:
         """Return a prediction for each example, from the model's outputs as arrays."""
 
+    def text_logits(self, outputs: Any, features: Any, task: SettingsT) -> Any:
+        """Return the logits of the examples from those of their windows."""
+        return outputs
+
     def average(self, members: Sequence[Any]) -> Any:
         """Return an ensemble's outputs from those of its members on the same features.
 

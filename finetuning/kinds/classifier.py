@@ -9,7 +9,7 @@ import numpy as np
 from albert_tf.runtime.errors import ConfigError, listed
 from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import Features
+from albert_tf.tasks.features import Features, TextFeatures
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import predict
 from finetuning.datasets.dataset import Data, Prediction
@@ -112,7 +112,9 @@ class Classifier(TextKind[ClassifierSettings]):
             return np.asarray(predict(vectors, train, training.batch_size))
 
         weights = None if training.class_weights == "none" else training.class_weights
-        head = LogisticHead(model, vectors_of, np.asarray(train.targets["label"]), weights)
+        assert isinstance(train, TextFeatures)
+        labels = np.asarray(train.targets["label"])
+        head = LogisticHead(model, vectors_of, labels, train.example, weights)
         print(
             f"As it is, the encoder's vectors have a cross-validation accuracy of "
             f"{head.accuracy:.1%} (logistic regression, C = {head.strength:g})",

@@ -159,10 +159,10 @@ def _searches(
     predictions: Sequence[Prediction], examples: Sequence[TextExample]
 ) -> list[mistakes.Row]:
     """Return the queries whose first document is not relevant, the latest relevant one first."""
-    rows = []
+    rows, texts = [], dict[str, str]()  # of the corpus, which all share
     for prediction, example in zip(predictions, examples, strict=True):
         assert isinstance(example, SearchExample)
-        texts = dict(zip(example.corpus.ids, example.corpus.texts, strict=True))
+        texts = texts or dict(zip(example.corpus.ids, example.corpus.texts, strict=True))
         relevant = [name for name, grade in example.label or () if grade > 0]
         names = [name for name, _ in prediction["ranking"]]
         if not relevant or not names or names[0] in relevant:

@@ -20,8 +20,10 @@ class LogisticHead:
 
     Args:
       model: the classifier, with its initial weights.
-      vectors_of: a function from the classifier to the vectors of the training texts, [N, H].
+      vectors_of: a function from the classifier to the vectors of the training texts, or of their
+        windows, [N, H].
       labels: the labels of these texts, int [N].
+      text_of: the text that each of them is a part of, int [N]; no text is in two folds.
       class_weights: as scikit-learn's `class_weight`.
     """
 
@@ -30,9 +32,10 @@ class LogisticHead:
         model: TaskModel,
         vectors_of: Callable[[Any], np.ndarray],
         labels: np.ndarray,
+        text_of: np.ndarray,
         class_weights: str | None = None,
     ) -> None:
-        self._vectors_of, self._labels = vectors_of, labels
+        self._vectors_of, self._labels, self._text_of = vectors_of, labels, text_of
         self._class_weights = class_weights
         vectors = vectors_of(model)
         losses = {strength: self._cross_validated(vectors, strength) for strength in STRENGTHS}
@@ -52,13 +55,24 @@ class LogisticHead:
 
     def _cross_validated(self, vectors: np.ndarray, strength: float) -> tuple[float, float]:
         """Return the mean log loss and the accuracy on folds that were left out."""
-        from sklearn.model_selection import StratifiedKFold, cross_val_predict
+        from sklearn.model_selection import (
+            StratifiedGroupKFold,
+            StratifiedKFold,
+            cross_val_predict,
+        )
         from sklearn.utils.class_weight import compute_sample_weight
 
-        fewest = int(np.unique(self._labels, return_counts=True)[1].min())
-        folds = StratifiedKFold(min(FOLDS, fewest), shuffle=True, random_state=0)
+        _, first = np.unique(self._text_of, return_index=True)
+        fewest = int(np.unique(self._labels[first], return_counts=True)[1].min())
+        has_parts = len(first) < len(self._labels)
+        divide = StratifiedGroupKFold if has_parts else StratifiedKFold
         probabilities = cross_val_predict(
-            self._regression(strength), vectors, self._labels, cv=folds, method="predict_proba"
+            self._regression(strength),
+            vectors,
+            self._labels,
+            groups=self._text_of if has_parts else None,
+            cv=divide(min(FOLDS, fewest), shuffle=True, random_state=0),
+            method="predict_proba",
         )
         _, places = np.unique(self._labels, return_inverse=True)
         right = np.take_along_axis(probabilities, places[:, np.newaxis], axis=1)

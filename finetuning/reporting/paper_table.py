@@ -61,7 +61,8 @@ def _flat(result: Mapping[str, Any], part: str) -> dict[str, Any]:
     """Return a result with a column for the standard error of each metric."""
     errors = result.get("standard_errors", {})
     single = {key: value for key, value in result.items() if not isinstance(value, dict | list)}
-    single[f"{part}_examples"] = single.pop("dev_examples")
+    scored = single.pop("dev_examples")
+    single["scored_examples" if part == "train" else f"{part}_examples"] = scored
     return single | {f"standard_error_{metric}": error for metric, error in errors.items()}
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
@@ -195,7 +196,7 @@ def summarize(folder: str, results: Sequence[Mapping[str, Any]]) -> str:
         summary[name] = {
             "median": statistics.median(values),
             "mean": statistics.mean(values),
-            "stdev": statistics.stdev(values),
+            "stdev": statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan,
             "min": min(values),
             "max": max(values),
         }

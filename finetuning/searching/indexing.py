@@ -149,7 +149,6 @@ def update_index(
         return passages_of(_documents(reader, corpus, _with_files(parts, origin.files)), max_words)
 
     def write(folder: str) -> int:
-        os.makedirs(folder, exist_ok=True)
         return PartWriter(folder, chunk).write(passages, model.passages, model.width, origin)
 
     identity = repr((corpus, settings, origin))

@@ -32,13 +32,14 @@ class PartWriter:
     """A part in a folder that may hold the work of an interrupted call.
 
     Args:
-      folder: the part, which must exist.
+      folder: the part, which is created if it does not exist.
       chunk: the passages after whose vectors the work is saved.
     """
 
     def __init__(self, folder: str, chunk: int = CHUNK) -> None:
         self._folder, self._chunk = folder, chunk
         self._state = os.path.join(folder, "unfinished")
+        os.makedirs(folder, exist_ok=True)
 
     def write(
         self,

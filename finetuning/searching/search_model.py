@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import hashlib
-import os
 import sys
 
 import numpy as np
@@ -32,7 +31,7 @@ class SearchModel:
 
     def __init__(self, path: str, batch_size: int = 1024) -> None:
         located = pretrained.locate(path)
-        self.name = path if located != path else os.path.abspath(path)
+        self.name = pretrained.name_of(path)
         self._embedder = albert_tf.load_embedder(located)
         self._tokenizer = albert_tf.load_tokenizer(located)
         self._batch_size, self._located = batch_size, located

@@ -13,7 +13,8 @@ from albert_tf.tasks.task_model import TaskModel
 from finetuning.datasets.dataset import Prediction
 from finetuning.kinds.registry import FINETUNING
 
-_RANGE = 0.2, 10.0  # of temperatures
+_RANGE = 0.01, 100.0  # of temperatures
+_LARGEST = 1e4  # logit
 
 
 def require_probabilities(kind: str, examples: Sequence[Any]) -> None:
@@ -41,26 +42,32 @@ def require_probabilities(kind: str, examples: Sequence[Any]) -> None:
 
 def calibrate(model: TaskModel, logits: np.ndarray, features: Any) -> None:
     """Set the temperature of a model that is best for the targets of `features`."""
-    chosen = best_temperature(model, features.targets["label"], logits)
+    chosen = best_temperature(model, logits, features)
     model.task = model.task.replace(logit_temperature=chosen)
     model.divide_logits(chosen)
 
 
-def best_temperature(model: TaskModel, labels: np.ndarray, logits: np.ndarray) -> float:
-    """Return the number by which to divide the logits for the lowest loss of the task.
+def best_temperature(
+    model: TaskModel, logits: np.ndarray, features: Any, chosen: Any = slice(None)
+) -> float:
+    """Return the number by which to divide the logits for the lowest loss of the examples.
 
     Args:
       model: the model, whose loss is a log loss.
-      labels: the targets of the units.
       logits: the model's outputs for the units.
+      features: the units, with their targets.
+      chosen: the rows of the examples that count.
     """
     from scipy.optimize import minimize_scalar
 
-    loss = model.evaluation_losses()
+    loss, kind = model.evaluation_losses(), KINDS[model.task.kind]
+    first_units = np.flatnonzero(np.diff(features.example, prepend=-1))
+    labels = tf.constant(features.targets["label"][first_units][chosen])
 
     def mean_loss(log: float) -> float:
-        scaled = (logits / np.exp(log)).astype(np.float32)
-        return float(np.mean(loss.call(tf.constant(labels), tf.constant(scaled))))
+        of_texts = kind.text_logits(logits / np.exp(log), features, model.task)[chosen]
+        finite = np.clip(of_texts, -_LARGEST, _LARGEST).astype(np.float32)
+        return float(np.mean(loss.call(labels, tf.constant(finite))))
 
     minimum = minimize_scalar(
         mean_loss, bounds=np.log(_RANGE), method="bounded", options={"xatol": 1e-4}
@@ -82,9 +89,8 @@ def cross_fitted(
     reverse.
     """
     half = halves(len(examples))
-    is_second = half[features.example] == 1
-    decode, labels, answers = KINDS[model.task.kind].decode, features.targets["label"], []
-    for choosing in (is_second, ~is_second):
-        temperature = best_temperature(model, labels[choosing], logits[choosing])
+    decode, answers = KINDS[model.task.kind].decode, []
+    for choosing in (half == 1, half == 0):
+        temperature = best_temperature(model, logits, features, choosing)
         answers.append(decode(logits / temperature, features, examples, model.task))
     return [answers[half[row]][row] for row in range(len(examples))]

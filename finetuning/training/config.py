@@ -128,7 +128,7 @@ class Plan:
         steps = training.steps or math.ceil(training.epochs * num_units / training.batch_size)
         warmup = training.warmup_steps
         if warmup is None:
-            warmup = round(steps * training.warmup_fraction)
+            warmup = min(round(steps * training.warmup_fraction), steps - 1)
         if warmup >= steps:
             raise ConfigError(
                 "`training.warmup_steps` must be fewer than the steps of the run. "

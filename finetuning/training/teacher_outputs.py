@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.runtime import settings
+from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.compression import format_of
@@ -67,7 +67,7 @@ def identity_of(teacher: Teacher, examples: Iterable[Any]) -> dict[str, Any]:
         digest.update(repr(example.texts).encode())
         count += 1
     return {
-        "teacher": os.path.normpath(teacher.path),
+        "teacher": pretrained.name_of(teacher.path),
         "weights": teacher.weights(),
         "texts": digest.hexdigest()[:16],
         "count": count,

@@ -53,10 +53,7 @@ def first_weights(
         "rematerialize": False,
         "rematerialize_chunks": 1,
     }
-    if all(
-        architecture.sharing == "all" and architecture.num_groups == 1
-        for architecture in (model, config.model)
-    ):
+    if model.has_one_block and config.model.has_one_block:
         not_compared["num_layers"] = 1
     if not is_same:
         not_compared["vocab_size"] = 1

@@ -74,6 +74,8 @@ def mean_and_error(members: Sequence[Result], metric: str) -> tuple[float, float
     unknown.
     """
     values = [member[metric] for member in members if metric in member]
+    if not all(map(math.isfinite, values)):
+        return math.nan, math.nan
     if len(values) > 1:
         return statistics.mean(values), statistics.stdev(values) / math.sqrt(len(values))
     # accuracy/sop has standard_error/sop, probe/sop has standard_error/probe_sop.

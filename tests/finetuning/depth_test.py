@@ -56,8 +56,8 @@ def test_flops_are_those_of_the_products():
     last = 2 * (4 * 12 + 4 + 12 + 16)
     projection = 2 * 4 * 2
     lengths, depth = np.array([4, 3]), np.array([1, 3])
-    for exits_early, final in ((True, layer), (False, last)):
-        found = _flops(config, 4, lengths, depth, exits_early)
+    for at_all_positions, final in ((True, layer), (False, last)):
+        found = _flops(config, 4, lengths, depth, at_all_positions)
         np.testing.assert_array_equal(found, projection + (depth - 1) * layer + final)
 
 

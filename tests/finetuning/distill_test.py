@@ -382,4 +382,7 @@ def test_a_control_that_cannot_begin_is_known_first(
     )
     with pytest.raises(InputError, match="must still exist. Received: '/no/such'"):
         distill.main(options)
+    (moved / "config.json").write_text(json.dumps(config | {"init": "random:/no/such"}))
+    with pytest.raises(InputError, match="must not be random weights"):
+        distill.main(options)
     assert not (tmp_path / "out").exists()

@@ -107,7 +107,8 @@ def test_a_label_without_training_texts_is_not_predicted(run: RunDir):
     model = SequenceClassifier(load_encoder(run.path), task).create_weights()
     features = featurize_texts(texts, tokenizer, task)
     labels = features.targets["label"]
-    head = LogisticHead(model, lambda model: predict(model.text_vectors(), features, 4), labels)
+    vectors_of = lambda model: predict(model.text_vectors(), features, 4)  # noqa: E731
+    head = LogisticHead(model, vectors_of, labels, features.example)
     head(model)
     assert (predict(model, features, 4).argmax(1) == labels).all()
     assert head.accuracy == 1.0
@@ -120,7 +121,7 @@ def test_a_balanced_head_is_that_of_balanced_weights(run: RunDir):
     rng = np.random.default_rng(0)
     labels = np.array([0] * 36 + [1] * 4)
     vectors = rng.normal(size=[40, model.encoder.config.hidden_size]) + 0.5 * labels[:, np.newaxis]
-    LogisticHead(model, lambda model: vectors, labels, "balanced")(model)
+    LogisticHead(model, lambda model: vectors, labels, np.arange(40), "balanced")(model)
     kernel, bias = model.head.get_weights()
     found = vectors @ (kernel[:, 1] - kernel[:, 0]) + bias[1] - bias[0]
     strengths = {
@@ -128,6 +129,17 @@ def test_a_balanced_head_is_that_of_balanced_weights(run: RunDir):
     }
     wanted = [each.fit(vectors, labels).decision_function(vectors) for each in strengths.values()]
     assert min(np.abs(found - each).max() for each in wanted) < 1e-3
+
+
+def test_windows_of_a_text_are_in_one_fold(run: RunDir):
+    """Labels are random, and windows copies: who knows a text's other windows is right."""
+    model = SequenceClassifier(load_encoder(run.path), load_task_model(run.path).task)
+    rng = np.random.default_rng(0)
+    vectors = np.repeat(rng.normal(size=[60, model.encoder.config.hidden_size]), 5, axis=0)
+    labels = np.repeat(rng.permutation(60) % 2, 5)
+    of_texts = LogisticHead(model, lambda model: vectors, labels, np.repeat(np.arange(60), 5))
+    of_windows = LogisticHead(model, lambda model: vectors, labels, np.arange(300))
+    assert of_texts.accuracy < 0.75 < 0.95 < of_windows.accuracy
 
 
 def test_a_label_with_one_text_is_refused(start: str, tmp_path: pathlib.Path):

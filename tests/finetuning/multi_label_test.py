@@ -228,6 +228,8 @@ def test_a_student_has_its_teacher_s_thresholds(distilling):
     options = distilling(set=(*QUICK, "training.threshold_share=0.1"))
     with pytest.raises(InputError, match=r"`training.threshold_share` must be 0 here"):
         distill.main(options)
+    with pytest.raises(InputError, match=r"`training.calibrate` must be false here"):
+        distill.main(distilling(set=(*QUICK, "training.calibrate=true")))
 
 
 def test_the_distillation_loss_by_hand():

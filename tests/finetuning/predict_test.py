@@ -187,6 +187,11 @@ def test_options_of_a_part_require_one(given: dict):
         ask("nowhere", **given)
 
 
+def test_a_file_and_a_part_exclude_each_other():
+    with pytest.raises(InputError, match="--input and --part exclude each other"):
+        ask("nowhere", input="a.txt", part="dev")
+
+
 def test_an_id_comes_back():
     rows = [{"id": "q7"}, {"id": 7}, {"id": None}, {}]
     lines = [*(json.dumps({"text": "a", **row}) for row in rows), "b"]

@@ -336,3 +336,19 @@ def test_mistakes(runs: pathlib.Path, tmp_path: pathlib.Path):
     with pytest.raises(InputNotFoundError, match="--runs matches no run"):
         table.main(of(runs=(f"{tmp_path}/none/*",)))
     assert not (tmp_path / "t").exists()
+
+
+def test_one_seed_and_several_are_not_mixed(runs: pathlib.Path, tmp_path: pathlib.Path):
+    (tmp_path / "cola").mkdir()
+    target = tmp_path / "t" / "a" / "cola"
+    options = TableOptions((f"{runs}/a",), "cola,cola", str(tmp_path), str(tmp_path / "t"))
+    (target / "seed-0").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"--seeds must be several as before.*Received: 1"):
+        table.main(options)
+    (target / "seed-0").rmdir()
+    (target / "config.json").write_text("{}")
+    with pytest.raises(InputError, match=r"--seeds must be 1 as before.*Received: 2"):
+        table.main(dataclasses.replace(options, seeds=2))
+    begun = []
+    assert table.main(options, lambda command: begun.append(command) or 2) == commands.USAGE_ERROR
+    assert len(begun) == 1  # a task that is named twice is one

@@ -60,7 +60,7 @@ def test_predictions_of_lines_and_of_parts(runs, tmp_path):
             assert text[each["start"] : each["end"]] == each["text"] and each["text"]
     submission = tmp_path / "test.conll"
     options = predict.PredictOptions(
-        runs[0], str(tmp_path / "in.txt"), str(out), part="test", submission=str(submission)
+        runs[0], output=str(out), part="test", submission=str(submission)
     )
     predict.main(dataclasses.replace(options, data_dir=str(tmp_path / "data"), format="tsv"))
     tags = [line.split("\t") for line in submission.read_text().split("\n") if line]

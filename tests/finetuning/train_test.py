@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -33,6 +34,7 @@ from finetuning.datasets.glue import GLUE
 from finetuning.datasets.spans.squad import SQUAD
 from finetuning.datasets.text_classification import TextClassification
 from finetuning.kinds.registry import FINETUNING
+from finetuning.reporting import report
 from finetuning.train import FinetuneOptions, main
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
@@ -71,6 +73,19 @@ def test_the_seeds_are_summarized(tuned: pathlib.Path):
     values = [RunDir(str(tuned / f"seed-{i}")).result()["accuracy"] for i in (0, 1)]
     assert summary["median"] == pytest.approx(sum(values) / 2)
     assert (summary["min"], summary["max"]) == (min(values), max(values))
+
+
+def test_a_seed_without_a_score_has_no_deviation(tmp_path: pathlib.Path):
+    shown = report.summarize(str(tmp_path), [{"spearman": 0.5}, {"spearman": math.nan}])
+    assert "| spearman |" in shown and "| nan |" in shown
+
+
+def test_all_seeds_are_valid_before_the_first_is_trained(fruit: str, start: str, tmp_path):
+    options = FinetuneOptions("text_classification", str(tmp_path / "r"), fruit, init=start)
+    options = dataclasses.replace(options, seeds=2, set=(*QUICK, f"seed={2**31 - 1}"))
+    with pytest.raises(ConfigError, match="`?seed`? must be in"):
+        main(options)
+    assert not (tmp_path / "r").exists()
 
 
 def test_features_are_read_from_the_cache(

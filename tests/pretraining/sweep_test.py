@@ -296,6 +296,7 @@ def test_the_error_of_one_run_is_its_samples():
     assert mean_and_error(one, "loss/mlm")[0] == 5.0
     assert math.isnan(mean_and_error(one, "loss/mlm")[1])
     assert all(map(math.isnan, mean_and_error(one, "accuracy/nsp")))
+    assert all(map(math.isnan, mean_and_error([{"a": 1.0}, {"a": math.nan}], "a")))
     of_one_document = [{"accuracy/mlm": 0.4, "standard_error/mlm": 0.0}]
     assert math.isnan(mean_and_error(of_one_document, "accuracy/mlm")[1])
 

@@ -54,16 +54,23 @@ class Classifier(TextKind[ClassifierSettings]):
 
         `outputs` are logits [N, labels].
         """
-        probabilities = features.pooled(softmax(outputs), task.long_texts)
-        probabilities /= probabilities.sum(axis=-1, keepdims=True)  # no longer 1 after `max`
         return [
             {
                 "label": task.labels[int(row.argmax())],
                 "score": float(row.max()),
                 "probabilities": dict(zip(task.labels, row.tolist(), strict=True)),
             }
-            for row in probabilities
+            for row in softmax(self.text_logits(outputs, features, task))
         ]
+
+    def text_logits(
+        self, outputs: np.ndarray, features: TextFeatures, task: ClassifierSettings
+    ) -> np.ndarray:
+        """Return logits [texts, labels] whose softmax is that of the windows' probabilities."""
+        if features.num_examples == len(outputs):
+            return outputs
+        with np.errstate(divide="ignore"):
+            return np.log(features.pooled(softmax(outputs), task.long_texts))
 
     def module(
         self, model: SequenceClassifier, tokenizer: Tokenizer, values: ExportSettings

@@ -69,8 +69,16 @@ class MultiLabel(TextKind[MultiLabelSettings]):
                 "labels": chosen_labels(row, task),
                 "probabilities": dict(zip(task.labels, row.tolist(), strict=True)),
             }
-            for row in features.pooled(sigmoid(outputs), task.long_texts)
+            for row in sigmoid(self.text_logits(outputs, features, task))
         ]
+
+    def text_logits(
+        self, outputs: np.ndarray, features: TextFeatures, task: MultiLabelSettings
+    ) -> np.ndarray:
+        """Return logits [texts, labels] whose sigmoid is that of the windows' probabilities."""
+        if features.num_examples == len(outputs):
+            return outputs
+        return logit(features.pooled(sigmoid(outputs), task.long_texts))
 
     def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
         """Return logits [N, labels] whose probabilities are the mean of the members'."""

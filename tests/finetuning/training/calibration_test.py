@@ -18,6 +18,7 @@ from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.features import Sequences, TextFeatures
 from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.predictor import load_predictor, load_task_model, predict
@@ -68,6 +69,14 @@ def test_an_edge_is_in_the_lower_bin():
     assert sizes.tolist() == [1, 1, 1]
 
 
+def targets(labels: np.ndarray, windows: int = 1) -> TextFeatures:
+    """The features of texts in windows, as far as a temperature depends on them."""
+    ids = np.zeros(0, np.int32)
+    empty = Sequences(ids, ids, ids, 0, np.zeros(0, bool))
+    example = np.arange(len(labels), dtype=np.int32) // windows
+    return TextFeatures(empty, 8, {"label": labels}, example=example)
+
+
 def classifier(**values: object) -> SequenceClassifier:
     return SequenceClassifier(
         AlbertEncoder.from_preset("albert-tiny"), ClassifierSettings(**values)
@@ -83,8 +92,8 @@ def test_the_temperature_by_hand(settings: dict[str, object]):
     Also if another loss was trained.
     """
     model = classifier(labels=("a", "b"), **settings)
-    logits, labels = np.tile([[2.0, 0.0]], (40, 1)), np.repeat([0, 1], (30, 10))
-    assert best_temperature(model, labels, logits) == pytest.approx(2 / np.log(3), rel=1e-3)
+    logits, features = np.tile([[2.0, 0.0]], (40, 1)), targets(np.repeat([0, 1], (30, 10)))
+    assert best_temperature(model, logits, features) == pytest.approx(2 / np.log(3), rel=1e-3)
 
 
 def test_the_temperature_of_several_labels():
@@ -92,7 +101,34 @@ def test_the_temperature_of_several_labels():
     model = MultiLabelClassifier(AlbertEncoder.from_preset("albert-tiny"), task)
     logits, labels = np.full([40, 2], 2.0), np.zeros([40, 2], np.float32)
     labels[:30, 0] = labels[10:, 1] = 1
-    assert best_temperature(model, labels, logits) == pytest.approx(2 / np.log(3), rel=1e-3)
+    found = best_temperature(model, logits, targets(labels))
+    assert found == pytest.approx(2 / np.log(3), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "long_texts", "right", "p"),
+    [
+        ("classifier", "mean", 24, 0.7),  # (p + 1/2) / 2 = .6
+        ("multi_label", "mean", 24, 0.7),
+        ("classifier", "max", 24, 0.75),  # p / (p + 1/2) = .6
+        ("multi_label", "max", 30, 0.75),  # p = .75
+    ],
+)
+def test_the_temperature_of_texts_in_windows(kind, long_texts, right, p):
+    """Of 40 texts of two windows, with the probabilities p and 1/2, so many are right."""
+    encoder, labels = (
+        AlbertEncoder.from_preset("albert-tiny"),
+        np.repeat([0, 1], (right, 40 - right)),
+    )
+    if kind == "classifier":
+        task = ClassifierSettings(labels=("a", "b"), long_texts=long_texts)
+        model, logits = SequenceClassifier(encoder, task), np.tile([[2.0, 0.0], [0, 0]], (40, 1))
+    else:
+        task = MultiLabelSettings(labels=("a",), long_texts=long_texts)
+        model, logits = MultiLabelClassifier(encoder, task), np.tile([[2.0], [0.0]], (40, 1))
+        labels = 1 - labels[:, np.newaxis].astype(np.float32)
+    found = best_temperature(model, logits, targets(np.repeat(labels, 2, axis=0), windows=2))
+    assert found == pytest.approx(2 / np.log(p / (1 - p)), rel=1e-2)
 
 
 def test_each_half_has_the_temperature_of_the_other(begin):
