@@ -13,8 +13,9 @@ import numpy as np
 
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE
+from albert_tf.runtime.errors import ConfigError
 from albert_tf.text.tokenizer import Tokenizer
-from data.corpora.glance import Facts, Sampled, measured_flops_per_s
+from data.corpora.glance import MOST_UNKNOWN, Facts, Sampled, measured_flops_per_s
 from data.records import sketch
 from data.records.manifest import Manifest, tokenizer_of
 
@@ -56,7 +57,12 @@ def show_records(options: ShowRecordsOptions) -> None:
 
     records = Records.open(options.data)
     objective = ObjectiveConfig(options.objective or pair_of(records.manifest)).of_pairs
-    objective.check(records.manifest)
+    try:
+        objective.check(records.manifest)
+    except ConfigError:
+        if options.objective:
+            raise
+        objective = ObjectiveConfig("none").of_pairs  # as for documents of one sentence
     if options.dry_run:
         print(json.dumps(settings.to_dict(options), indent=1))
         return
@@ -73,7 +79,12 @@ def show_records(options: ShowRecordsOptions) -> None:
     if records.manifest.counts.documents:  # unknown of imported records
         texts = _texts(next(_batches(records, objective, options.seed, _BATCH)), tokenizer)
         facts = facts_of(records.manifest, Sampled.of(texts, tokenizer))
-        advice = facts.recommendation(measured_flops_per_s(), records.manifest.seq_length)
+        advice = (
+            "No recommendation: the text of unknown pieces is not in the records. "
+            "data.train_tokenizer reads the corpus, and recommends what fits it."
+        )
+        if facts.sampled.unknown <= MOST_UNKNOWN:
+            advice = facts.recommendation(measured_flops_per_s(), records.manifest.seq_length)
         print(f"\n{facts.table()}\n\n{advice}")
 
 
@@ -83,6 +94,9 @@ def facts_of(manifest: Manifest, sampled: Sampled) -> Facts:
     copies = max(0, counts.documents - distinct) if distinct else 0
     copies_of_each = manifest.build_options.get("dupe_factor") or 1
     words = round(counts.pieces / copies_of_each / (sampled.pieces_a_word or 1))
+    # The texts of `sampled` were made from pieces, of which none is unknown any more.
+    unknown = counts.unknown_pieces / max(1, counts.pieces + counts.pieces_lost)
+    sampled = sampled._replace(unknown=unknown)
     return Facts(counts.documents - copies, copies, words, sampled)
 
 

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import require_heads
 from albert_tf.runtime import commands, pretrained, settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, between
@@ -28,8 +29,10 @@ from albert_tf.runtime.files import outputs
 from albert_tf.runtime.report_text import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from data.corpora.corpus import NumberedCorpus
+from data.corpora.glance import MOST_UNKNOWN
 from data.records.manifest import Manifest
 from pretraining.experiments import experiment
+from pretraining.loop.first_weights import require_same_model
 from pretraining.sweeping.calls import CommandError, call, steps_within
 from pretraining.sweeping.plan import of_length
 
@@ -49,7 +52,7 @@ class AdaptOptions(commands.CommandOptions):
     general: str | None = commands.option(
         "general text, against forgetting: to mix in and to evaluate on", None, path=True
     )
-    own_weight: Annotated[float, POSITIVE] = commands.option(
+    own_weight: Annotated[float, between("[0.01, 100]")] = commands.option(
         "sequences of your text for each one of the general text", 3.0, needs="general"
     )
     new_pieces: Annotated[int | None, NOT_NEGATIVE] = commands.option(
@@ -129,7 +132,17 @@ class Adaptation:
                 corpus, self._boundary(name), options.errors, None, self._column(name)
             ).require_text()
             _require_outside(options.output, corpus)
-        require_heads(pretrained.locate(options.init))
+        init = pretrained.locate(options.init)
+        require_heads(init)
+        longest = max(self.config.model.max_positions, options.seq_length)
+        model = self.config.model.replace(max_positions=longest)
+        require_same_model(
+            options.init, AlbertConfig.from_json(f"{init}/config.json"), model, False
+        )
+        if options.general and "," in options.output:
+            raise InputError(
+                f"--output must not contain a comma beside --general. Received: {options.output!r}."
+            )
         if not os.path.isfile(self._path(RESULT)):
             outputs.require_new(options.output)
         elif self._is_begun():
@@ -278,7 +291,13 @@ def table(figures: dict[str, dict[str, Any]]) -> str:
         for name, both in figures.items()
         for key, (title, form) in forms.items()
     ]
-    return markdown_table(("held-out documents", "", "before", "after"), rows)
+    text = markdown_table(("held-out documents", "", "before", "after"), rows)
+    if any(both["before"]["unknown_pieces"] > MOST_UNKNOWN for both in figures.values()):
+        text += (
+            "\n\nUnknown pieces are easy to predict and count as a character each, however much "
+            "text they stand for: where there are many, the bits per character are too low."
+        )
+    return text
 
 
 if __name__ == "__main__":

@@ -99,7 +99,6 @@ FEWER_LINES = {  # and why these are files of their own
     "albert_tf/models/kernels/xla_internals.py": "the one private call",
     "albert_tf/optimization/lamb.py": "an optimizer, named after it",
     "albert_tf/runtime/cores.py": "what starts without TensorFlow, unlike devices.py",
-    "albert_tf/runtime/report_text.py": "what reports of all programs share",
     "albert_tf/tasks/kinds.py": "a registry",
     "albert_tf/tasks/probabilities.py": "what kinds share",
     "albert_tf/tasks/multiple_choice/examples.py": "a kind with its own examples has them there",

@@ -6,9 +6,12 @@ MAX_CELL = 160  # characters of a shortened cell
 MIN_EXAMPLES = 30  # examples that a standard error needs
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table: the first column left-aligned, the others right-aligned."""
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+def markdown_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], of_texts: bool = False
+) -> str:
+    """Return a table: the first column left-aligned, the others, unless of texts, right-aligned."""
+    rule = "---" if of_texts else "---:"
+    lines = [header, ["---", *[rule] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

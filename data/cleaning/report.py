@@ -62,5 +62,5 @@ class Report:
             columns = 3 if any(original for _, _, original in reason.examples) else 2
             rows = [example[:columns] for example in reason.examples]
             header = ("source", "text", "repeats")[:columns]
-            parts += [f"## {name}", markdown_table(header, rows)]
+            parts += [f"## {name}", markdown_table(header, rows, of_texts=True)]
         return "\n\n".join(parts) + "\n"

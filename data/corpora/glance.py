@@ -25,7 +25,7 @@ _PIECES_OF_INCLUDED, _PASSES = 1.6e9, 10
 _STEPS_OF_ADAPT = 600  # of the experiment `adapt`, which were measured; a larger text is read once
 # Of the included vocabulary. Technical English (the documentation of Linux) has 1.8 pieces a word
 # and 0.6 % unknown ones, German novels have 2.9 and 1.3 %.
-_MOST_PIECES_A_WORD, _MOST_UNKNOWN = 2.2, 0.01
+_MOST_PIECES_A_WORD, MOST_UNKNOWN = 2.2, 0.01
 _SHARE_OF_PEAK = 0.5  # of products of matrices, in a training step on a CPU
 _MASKED = 0.15
 _SEQUENCES, _FULL = 64, 0.9  # of a batch of albert-mini; the share of a sequence that is text
@@ -50,7 +50,7 @@ class Sampled(NamedTuple):
     def of(cls, texts: Sequence[str], tokenizer: Tokenizer) -> "Sampled":
         """Count the pieces of some texts."""
         included, lacking = _pieces(texts, load_tokenizer(INCLUDED))
-        is_suited = included <= _MOST_PIECES_A_WORD and lacking <= _MOST_UNKNOWN
+        is_suited = included <= _MOST_PIECES_A_WORD and lacking <= MOST_UNKNOWN
         return cls(*_pieces(texts, tokenizer), is_suited, len(set().union(*texts)))
 
 
@@ -172,6 +172,7 @@ class Glance:
         self._words, self._longest = 0, (0, "")
         self._sample: list[str] = []
         self._stride = 1
+        self._characters: set[str] = set()
 
     def watched(self, documents: Iterator[Document]) -> Iterator[Document]:
         """Yield the documents."""
@@ -179,6 +180,7 @@ class Glance:
             yield document
             words = sum(map(word_count, document.sentences))
             self._words += words
+            self._characters.update(*document.sentences)
             self._longest = max(self._longest, (words, document.source), key=lambda pair: pair[0])
             self._digests.append(int.from_bytes(digest_of(document)))
             if number % self._stride == 0:
@@ -191,6 +193,7 @@ class Glance:
         documents = len(np.unique(np.array(self._digests)))
         copies = len(self._digests) - documents
         sampled = Sampled.of(self._sample, tokenizer)
+        sampled = sampled._replace(characters=len(self._characters))
         return Facts(documents, copies, self._words, sampled, self._longest)
 
 

@@ -7,8 +7,9 @@ import numpy as np
 
 from albert_tf.runtime import keyed_random
 from albert_tf.text.words import word_count, words_of
+from data.corpora.sentences import CLOSE, END, WIDE_CLOSE
 
-_END = re.compile(r"[.!?…:;,。！？]['\"’”)\]]*$")
+_END = re.compile(rf"[{END}:;,،؛，；：、][{CLOSE}{WIDE_CLOSE}]*$")
 _LONGEST_HEADING = 12  # words
 Pair = tuple[str, str]
 

@@ -20,9 +20,9 @@ _BREAK = re.compile(r"\n[^\S\n]*+(?:(?:[-=_*~#+·•—–][^\S\n]*+){3,}+)?+(?=
 _INDENTED = re.compile(r"\n(?=\u3000)")
 _AROUND_BREAK = re.compile(r"[^\S\n]*+\n[^\S\n]*+")
 _WIDE_END = "。！？｡．"
-_END = ".!?…؟۔।॥።" + _WIDE_END
-_CLOSE = r"\"'”’“»«›‹\)\]\}"
-_WIDE_CLOSE = "」』”’）】》〉〕］｣"
+END = ".!?…؟۔।॥።" + _WIDE_END
+CLOSE = r"\"'”’“»«›‹\)\]\}"
+WIDE_CLOSE = "」』”’）】》〉〕］｣"
 _OPEN = "\"'“”‘’„‚«»‹›([{¿¡*_—–-"
 
 _KANJI_KANA = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -36,10 +36,10 @@ _QUOTATIVE = rf"(?:이?라[고는며]|하고)(?![{_HANGUL}])"
 # Possessive quantifiers and the look-behind keep the time linear for a long run of dots. A space
 # may precede a closing mark, as in `texte. »` and in WikiText's `. " `.
 _BOUNDARY = re.compile(
-    rf"[{_END}](?<![{_END}][{_END}])[{_END}]*+"
-    rf"(?:(?<=[{_WIDE_END}])(?<!．(?=[0-9０-９]))[{_WIDE_CLOSE}]*+"
+    rf"[{END}](?<![{END}][{END}])[{END}]*+"
+    rf"(?:(?<=[{_WIDE_END}])(?<!．(?=[0-9０-９]))[{WIDE_CLOSE}]*+"
     rf"|{_GLUED}"
-    rf"|[{_CLOSE}]*+(?:[ ][\"”»)\]](?=[ ]|$))?+"
+    rf"|[{CLOSE}]*+(?:[ ][\"”»)\]](?=[ ]|$))?+"
     rf"(?=$|[ ](?![{re.escape(_OPEN)}]*+[ ]?[a-z,;:.!?…]|{_QUOTATIVE})))"
 )
 _BLANKS = "\0\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\xa0\u1680" + (
@@ -174,5 +174,5 @@ def _end_at_quote(text: str, end: int, is_open: bool) -> int:
     """
     if text[end - 1] == '"':
         return end - 2 if text[end - 2] == " " and not is_open else end
-    is_wide = text[end - 1] in _WIDE_END + _WIDE_CLOSE
+    is_wide = text[end - 1] in _WIDE_END + WIDE_CLOSE
     return end + 1 if is_open and is_wide else end

@@ -105,7 +105,8 @@ class Evaluator:
         under `lengths` for a probe that sees only the number of pieces in each segment.
         Losses are in nats per masked piece or pair. `bits_per_character/mlm`, which needs the
         tokenizer, is the MLM loss in bits divided by the number of characters of the masked pieces,
-        which makes vocabularies comparable. `baseline/mlm` is the accuracy of always
+        which makes vocabularies comparable, unless many pieces are unknown: they are easy to
+        predict, and count as one character each. `baseline/mlm` is the accuracy of always
         predicting the most frequent piece, `baseline/x` that of the most frequent
         label of an objective of pairs.
         `trained_with` is the name of the training objective.

@@ -90,8 +90,8 @@ def _pairs_of(path: str) -> Iterator[MinimalPair]:
                     f"{path}:{number} must have a sentence under `{key}`. "
                     f"Received: {line.strip()[:80]!r}."
                 )
-        paradigm = str(record.get("UID", name))
-        phenomenon = str(record.get("linguistics_term", paradigm))
+        paradigm = str(record.get("UID") or name)
+        phenomenon = str(record.get("linguistics_term") or paradigm)
         yield MinimalPair(record["sentence_good"], record["sentence_bad"], paradigm, phenomenon)
 
 

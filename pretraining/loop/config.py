@@ -172,7 +172,7 @@ class PretrainConfig(Bounded):
     evaluation: EvaluationConfig = EvaluationConfig()
     guard: GuardConfig = GuardConfig()
     precision: Annotated[str, one_of(*devices.PRECISIONS)] = "auto"
-    seed: Annotated[int, NOT_NEGATIVE] = 0
+    seed: Annotated[int, between("[0, 2^31)")] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -46,27 +46,7 @@ def first_weights(
             f"rebuild the records with data.build --tokenizer={init}, or with what "
             f"data.train_tokenizer --extend={init} makes."
         )
-    not_compared = {
-        "hidden_dropout": 0.0,
-        "attention_dropout": 0.0,
-        "initializer_range": 0.02,
-        "rematerialize": False,
-        "rematerialize_chunks": 1,
-    }
-    if model.has_one_block and config.model.has_one_block:
-        not_compared["num_layers"] = 1
-    if not is_same:
-        not_compared["vocab_size"] = 1
-    if config.model.positions == "rotary":  # there is no table of positions
-        not_compared["max_positions"] = 4
-    if differing := settings.differing_keys(
-        model.replace(**not_compared), config.model.replace(**not_compared)
-    ):
-        raise InputError(
-            f"--init={init} contains another model than the run's (its value != the run's): "
-            f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "
-            "retrain that model with these values."
-        )
+    require_same_model(init, model, config.model, is_same)
     if load_heads(init) != config.heads:
         raise InputError(
             f"--init={init} has other pretraining heads than `objective.pair="
@@ -74,6 +54,43 @@ def first_weights(
         )
     pretrainer = load_pretrainer(init)
     return pretrainer.get_weights() if is_same else larger_vocabulary(pretrainer, old, new)
+
+
+def require_same_model(
+    init: str, model: AlbertConfig, wanted: AlbertConfig, same_vocabulary: bool
+) -> None:
+    """Check that a run's model can begin with the weights at `init`.
+
+    Args:
+      init: `--init`, for the message.
+      model: its model.
+      wanted: the run's.
+      same_vocabulary: False to leave out the sizes of the vocabularies.
+
+    Raises:
+      InputError: other values than those that may differ do.
+    """
+    not_compared = {
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "initializer_range": 0.02,
+        "rematerialize": False,
+        "rematerialize_chunks": 1,
+    }
+    if model.has_one_block and wanted.has_one_block:
+        not_compared["num_layers"] = 1
+    if not same_vocabulary:
+        not_compared["vocab_size"] = 1
+    if wanted.positions == "rotary":  # there is no table of positions
+        not_compared["max_positions"] = 4
+    if differing := settings.differing_keys(
+        model.replace(**not_compared), wanted.replace(**not_compared)
+    ):
+        raise InputError(
+            f"--init={init} contains another model than the run's (its value != the run's): "
+            f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "
+            "retrain that model with these values."
+        )
 
 
 def larger_vocabulary(

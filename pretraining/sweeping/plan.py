@@ -128,6 +128,11 @@ def _of_grid(options: SweepOptions) -> list[Configuration]:
                 f"--grid: `{key}` must be given only once, in --grid or --set, and seeds only in "
                 f"--seeds. Received: {text!r}."
             )
+        if key == "loop.steps" and options.budget:
+            raise InputError(
+                f"--grid must not contain `loop.steps` beside --budget, which decides the steps of "
+                f"all members. Received: {text!r}."
+            )
         axes[key] = list(filter(None, values.split(",")))
         if not axes[key]:
             raise InputError(f"--grid must be key=value,value... Received: {text!r}.")

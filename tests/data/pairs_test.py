@@ -8,6 +8,7 @@ import pathlib
 import pytest
 
 from albert_tf.runtime.errors import InputError
+from data.corpora.passage_pairs import comparable, is_heading
 from data.pairs import PairsOptions, main
 
 STORY = ["One two three.", "Four five six seven.", "Eight nine.", "Ten eleven twelve.", "Thirteen."]
@@ -57,6 +58,25 @@ def test_crops_are_runs_of_words_that_depend_on_the_seed(corpus, tmp_path):
 def test_headings(corpus, tmp_path):
     found = pairs_of(corpus, tmp_path / "out", kind="headings", max_words=7, min_words=3)
     assert found == [("The Sea", "Wave 0 rose. Wave 1 rose.")]
+
+
+@pytest.mark.parametrize(
+    "text", ["यह छोटा वाक्य है।", "هل هذا عنوان؟", "短い文。」", "A note:", "End.)"]
+)
+def test_what_ends_in_a_mark_is_no_heading(text):
+    assert not is_heading(text) and is_heading(text.rstrip("।؟。」:.)"))
+
+
+@pytest.mark.parametrize(
+    ("text", "excluded", "is_dropped"),
+    [
+        ("Das scho\u0308ne Haus.", "Das sch\u00f6ne Haus", True),  # decomposed, as macOS writes
+        ("यह दीन है।", "यह दिन है।", False),  # another word: another vowel sign
+        ("An _old_ song", "An old song.", True),
+    ],
+)
+def test_equal_sentences_have_the_same_words(text, excluded, is_dropped):
+    assert (comparable(text) == comparable(excluded)) is is_dropped
 
 
 def test_sentences_of_a_test_set_are_dropped(corpus, tmp_path, capsys):

@@ -96,6 +96,20 @@ def test_a_folder_of_records(tiny_records, capsys, objective):
     assert share == 0 if objective == "none" else 0.4 < share < 0.6
 
 
+def test_unknown_pieces_are_those_of_the_text(tiny_records, capsys, monkeypatch):
+    """Where there are many, the pieces do not show what the text is, so that none recommends."""
+    manifest = Manifest.read(tiny_records)
+    counts = dataclasses.replace(manifest.counts, unknown_pieces=manifest.counts.pieces // 2)
+    facts = facts_of(dataclasses.replace(manifest, counts=counts), Sampled(1.5, 0.0, True))
+    share = counts.unknown_pieces / (counts.pieces + counts.pieces_lost)
+    assert facts.sampled.unknown == share > 0.4
+    monkeypatch.setattr("data.show_records.facts_of", lambda *_: facts)
+    show_records(ShowRecordsOptions(tiny_records, num=0))
+    shown = capsys.readouterr().out
+    assert f"| unknown pieces | {share:.2%} |" in shown
+    assert "No recommendation" in shown and "Recommended" not in shown
+
+
 def test_the_text_is_counted_once(tiny_records):
     """Records of the reference layout hold it --dupe_factor times."""
     manifest, sampled = Manifest.read(tiny_records), Sampled(1.5, 0.0, True)

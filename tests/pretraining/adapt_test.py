@@ -218,6 +218,15 @@ def test_mistakes(options: AdaptOptions, fake: Commands, tmp_path: pathlib.Path)
         ({"set": ("evaluation.every=10",)}, "`evaluation.every` must be 0, since both"),
         ({"corpus": f"text:{tmp_path}/**/*.txt"}, "--output must not be in the folder of text:"),
         ({"general_text_column": "body"}, "--general_text_column requires --general"),
+        ({"set": ("model.hidden_size=48",)}, "contains another model than the run's.*hidden_size"),
+        (
+            {"general": options.corpus, "own_weight": 200.0},
+            r"--own_weight must be in \[0.01, 100\]. Received: 200",
+        ),
+        (
+            {"general": options.corpus, "output": f"{tmp_path}/a,b"},
+            "--output must not contain a comma beside --general",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             adapt.main(dataclasses.replace(options, **change), fake)

@@ -400,6 +400,10 @@ def test_another_sweep_in_the_folder_is_refused(
         ({"budget": "steps:0.5"}, "--budget must be steps:N.*'steps:0.5'"),
         ({"grid": ("model.sharing",)}, "--grid must be key=value,value"),
         (
+            {"grid": ("loop.steps=1,2",), "budget": "steps:4"},
+            "--grid must not contain `loop.steps` beside --budget",
+        ),
+        (
             {"grid": (SHARING,), "set": ("model.sharing=ffn",)},
             "`model.sharing` must be given only once",
         ),

@@ -26,9 +26,18 @@ def test_the_facts_of_documents():
     pieces = sum(map(len, tokenizer.encode_batch([" ".join(d.sentences) for d in documents])))
     assert facts.sampled.pieces_a_word == pytest.approx(pieces / 41)
     assert facts.sampled.unknown == 0
+    assert facts.sampled.characters == len(set("One two three. Four. Five six. x."))
     assert "| copies of other documents | 1 |" in facts.table()
     assert "| longest document | 31 words, in 3.txt |" in facts.table()
     assert "longest" not in Facts(1, 0, 1, ENGLISH).table()
+
+
+def test_characters_are_those_of_the_whole_text(monkeypatch):
+    """A vocabulary has each, also of what is not in the sample."""
+    monkeypatch.setattr(glance, "_SAMPLE_CHARACTERS", 2)
+    collected = Glance()
+    list(collected.watched(iter([Document("abcdef.", "")])))
+    assert collected.facts(load_tokenizer(glance.INCLUDED)).sampled.characters == 7
 
 
 def test_the_sample_is_even_and_bounded(monkeypatch):

@@ -131,7 +131,8 @@ def test_only_a_likelier_good_sentence_counts(frequencies, tokenizer):
 
 def test_files(tmp_path: pathlib.Path):
     record = {"sentence_good": "It is.", "sentence_bad": "It are."}
-    (tmp_path / "plain.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
+    unnamed = record | {"UID": None, "linguistics_term": None}  # as pandas writes what is missing
+    (tmp_path / "plain.jsonl").write_text(json.dumps(unnamed) + "\n", encoding="utf-8")
     full = record | {"UID": "agreement_1", "linguistics_term": "agreement"}
     with gzip.open(tmp_path / "zipped.jsonl.gz", "wt", encoding="utf-8") as file:
         file.write(2 * (json.dumps(full) + "\n"))
