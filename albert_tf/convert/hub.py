@@ -18,8 +18,8 @@ import tensorflow as tf
 from albert_tf.convert.bundle import Bundle, MismatchPolicy, Weights
 from albert_tf.convert.naming import Naming
 from albert_tf.convert.native import variable
-from albert_tf.models.checkpoints import EXTRAS, is_saved_model, readable
-from albert_tf.models.config import ACTIVATIONS, AlbertConfig
+from albert_tf.models.checkpoints import is_saved_model, readable
+from albert_tf.models.config import ACTIVATIONS, EXTRAS, AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError, InputNotFoundError

@@ -9,8 +9,8 @@ from albert_tf.export import serving
 from albert_tf.export.constant_stack import use_constants
 from albert_tf.export.format import Format, Request
 from albert_tf.graph.signatures import ServedModule
-from albert_tf.models.checkpoints import EXTRAS, require_readable
-from albert_tf.models.config import AlbertConfig
+from albert_tf.models.checkpoints import require_readable
+from albert_tf.models.config import EXTRAS, AlbertConfig
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import Tokenizer

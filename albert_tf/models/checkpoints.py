@@ -14,14 +14,13 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.models.config import AlbertConfig
+from albert_tf.models.config import EXTRAS, AlbertConfig
 from albert_tf.models.head import load_heads
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.files.paths import require_file
 from albert_tf.runtime.run_dir import RunDir
 
 CHECKPOINTS = "checkpoints"
-EXTRAS = "assets.extra"  # the folder of an exported encoder for config.json and tokenizer/
 Shapes = Mapping[str, Sequence[int]]  # weight name -> shape
 # Tracked by a compiled model in addition to its weights.
 _NOT_WEIGHTS = {".OPTIMIZER_SLOT", "optimizer", "keras_api"}
@@ -58,7 +57,7 @@ def load_config(folder: str) -> AlbertConfig:
 
     Rematerialization only saves memory in training.
     """
-    config = AlbertConfig.from_json(os.path.join(folder, "config.json"))
+    config = AlbertConfig.from_json(folder)
     return config.replace(rematerialize=False, rematerialize_chunks=1)
 
 

@@ -14,6 +14,7 @@ from albert_tf.runtime.files import outputs
 
 SHARINGS = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu")
+EXTRAS = "assets.extra"  # the folder of an export for config.json and tokenizer/
 MAX_PARAMETERS = 10**10  # seven times BERT-xlarge; more is a mistake in a file
 NORMS, POSITIONS, FFNS = ("post", "pre"), ("learned", "rotary"), ("plain", "gated")
 # The fields that choose what a layer computes. Whatever computes or names layers anew, as other
@@ -166,7 +167,8 @@ class AlbertConfig(Bounded):
           InputError: the file is not JSON or is not a configuration of albert_tf.
         """
         if os.path.isdir(path):
-            path = os.path.join(path, "config.json")
+            exported = os.path.join(path, EXTRAS, "config.json")
+            path = exported if os.path.isfile(exported) else os.path.join(path, "config.json")
         if not os.path.isfile(path):
             raise InputNotFoundError(
                 f"no config file {path!r} (working directory {os.getcwd()}). Pass a run folder, a "

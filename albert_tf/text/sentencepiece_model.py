@@ -8,7 +8,7 @@ the functions at the end encode.
 import dataclasses
 import functools
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import sentencepiece
 
@@ -178,6 +178,29 @@ def varint(value: int) -> bytes:
         raise ValueError(value)
     low, rest = value & 0x7F, value >> 7
     return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
+def fields_of(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield the number and the value of each field of a message; floats as their bytes."""
+
+    def number_at(place: int) -> tuple[int, int]:
+        """Return the varint at a place, and where it ends."""
+        end = next(end for end in range(place, len(message)) if message[end] < 0x80) + 1
+        parts = enumerate(message[place:end])
+        return sum((part & 0x7F) << (7 * i) for i, part in parts), end
+
+    place = 0
+    while place < len(message):
+        key, place = number_at(place)
+        if key & 7 == 0:
+            value, place = number_at(place)
+            yield key >> 3, value
+            continue
+        size = {1: 8, 5: 4}.get(key & 7, 0)
+        if not size:
+            size, place = number_at(place)
+        yield key >> 3, message[place : place + size]
+        place += size
 
 
 def bytes_field(number: int, value: bytes) -> bytes:

@@ -4,7 +4,7 @@ A sentencepiece model contains its normalizer: a map from sequences of character
 them. Every program that applies the model applies the map.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 import sentencepiece
 
@@ -30,7 +30,8 @@ def folding_normalizer(exceptions: Container[str]) -> sentencepiece.SentencePiec
     Pass it to `SentencePieceTrainer.train`.
     """
     _silence()
-    return _folding(sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc"), exceptions)
+    old = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc")
+    return _folding(old.decompile(), exceptions)
 
 
 def fold_punctuation(model: bytes) -> bytes:
@@ -41,15 +42,14 @@ def fold_punctuation(model: bytes) -> bytes:
     _silence()
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
-    old = sentencepiece.SentencePieceNormalizer(model_proto=model)
-    spec = _folding(old, set("".join(pieces))).serialized_normalizer_spec()
+    spec = _folding(_rules(model), set("".join(pieces))).serialized_normalizer_spec()
     merged = model + bytes_field(_NORMALIZER_SPEC, spec)  # of the two maps, the later remains
     return bytes(sentencepiece.SentencePieceProcessor(model_proto=merged).serialized_model_proto())
 
 
 def compiled_rules(model: bytes) -> bytes:
     """Return the compiled map of a model's normalizer; empty if it has no rules."""
-    rules = sentencepiece.SentencePieceNormalizer(model_proto=model).decompile()
+    rules = _rules(model)
     if not rules:
         return b""
     _silence()
@@ -60,12 +60,21 @@ def compiled_rules(model: bytes) -> bytes:
 
 def folded_primes(model: bytes) -> list[str]:
     """Return those of DOUBLE_PRIMES for which a model has a rule."""
-    rules = dict(sentencepiece.SentencePieceNormalizer(model_proto=model).decompile())
+    rules = dict(_rules(model))
     return [pair for pair in DOUBLE_PRIMES if rules.get(pair) == '"']
 
 
+def _rules(model: bytes) -> list[tuple[str, str]]:
+    """Return what a model's normalizer replaces with what."""
+    try:
+        rules = sentencepiece.SentencePieceNormalizer(model_proto=model).decompile()
+    except RuntimeError:  # it has no map at all
+        return []
+    return list(rules)
+
+
 def _folding(
-    old: sentencepiece.SentencePieceNormalizer, exceptions: Container[str]
+    old: Iterable[tuple[str, str]], exceptions: Container[str]
 ) -> sentencepiece.SentencePieceNormalizer:
     plain = {
         char: ascii_char
@@ -82,7 +91,7 @@ def _folding(
         return target.translate(table)
 
     # The normalizer does not read what it has replaced: its own rules must end in ASCII too.
-    rules = plain | doubles | {source: folded(target) for source, target in old.decompile()}
+    rules = plain | doubles | {source: folded(target) for source, target in old}
     return sentencepiece.SentencePieceNormalizer(norm_map=list(rules.items()))
 
 

@@ -26,7 +26,9 @@ from albert_tf.text.typography import DOUBLE_PRIMES
 FILE = "tokenizer.json"
 # Their normalizer's steps in the order of ours; a step that is a pair is a Replace.
 _QUOTES = [("``", '"'), ("''", '"')]
-_ACCENTS = ["NFKD", "StripAccents"]
+_STRIPS_ACCENTS = "StripAccents"
+_ACCENTS = ["NFKD", _STRIPS_ACCENTS]
+_FIRST_MARK = r"[\x{300}"  # how the pattern of our own step begins; its end depends on Unicode
 _LOWERCASE, _CHARSMAP = ["Lowercase"], ["Precompiled"]
 _PRIMES = [[(pair, '"')] for pair in DOUBLE_PRIMES]  # also in the map of characters
 _SPACES = [(" {2,}", " "), (" {2,}", WORD_MARK)]  # like Strip, part of every sentencepiece model
@@ -81,6 +83,8 @@ def _step(part: Mapping[str, Any]) -> Any:
     if part["type"] != "Replace":
         return part["type"]
     (pattern,) = part["pattern"].values()
+    if pattern.startswith(_FIRST_MARK) and not part["content"]:
+        return _STRIPS_ACCENTS
     return pattern, part["content"]
 
 

@@ -9,7 +9,9 @@ import dataclasses
 from typing import Any
 
 from albert_tf.convert.huggingface.fast_tokenizer import LOWERED
-from albert_tf.text.sentencepiece_model import WORD_MARK, SentencePiece
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.normalization import combining_ranges, re2_class
+from albert_tf.text.sentencepiece_model import WORD_MARK, SentencePiece, fields_of
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.typography import compiled_rules, folded_primes
 
@@ -18,6 +20,17 @@ _METASPACE = {
     "replacement": WORD_MARK,
     "prepend_scheme": "always",
     "split": True,
+}
+
+# Messages of a sentencepiece model: the numbers of fields, their names and the values, also the
+# defaults, that `to_json` can express. A model_type of 1 is Unigram.
+_SPECS: dict[int, dict[int, tuple[str, int]]] = {
+    2: {
+        3: ("model_type", 1),
+        24: ("treat_whitespace_as_suffix", 0),
+        35: ("byte_fallback", 0),
+    },
+    3: {3: ("add_dummy_prefix", 1), 4: ("remove_extra_whitespaces", 1)},
 }
 
 
@@ -52,6 +65,27 @@ def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
+def require_writable(tokenizer: Tokenizer) -> None:
+    """Check that `to_json` can express a sentencepiece vocabulary.
+
+    Raises:
+      InputError: it is no Unigram model, has bytes as pieces, or another place for spaces.
+    """
+    for spec, fields in _SPECS.items():
+        values = {
+            number: value
+            for each, message in fields_of(tokenizer.model)
+            if each == spec and isinstance(message, bytes)
+            for number, value in fields_of(message)
+        }
+        for number, (name, needed) in fields.items():
+            if (value := values.get(number, needed)) != needed:
+                raise InputError(
+                    f"Hugging Face's format needs a sentencepiece model with {name}={needed}. "
+                    f"Received: {value!r}. Train another one, for example by data.train_tokenizer."
+                )
+
+
 def _added_token(i: int, content: str) -> dict[str, Any]:
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {"id": i, "content": content, **flags, "special": True}
@@ -64,7 +98,9 @@ def _normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:
     if rules.unify_quotes:
         normalizers += map(_double_quote, ("``", "''"))
     if rules.strip_accents:
-        normalizers += [{"type": "NFKD"}, {"type": "StripAccents"}]
+        # Their StripAccents drops all marks, such as the vowel signs of Hindi.
+        pattern = {"Regex": f"[{re2_class(combining_ranges())}]"}
+        normalizers += [{"type": "NFKD"}, {"type": "Replace", "pattern": pattern, "content": ""}]
     if rules.lowercase:
         normalizers.append({"type": "Lowercase"})
     # Precompiled reads one visible character at a time, so it never sees a pair.

@@ -15,6 +15,7 @@ from albert_tf.convert.bundle import HEAD, Bundle, MismatchPolicy, Weights
 from albert_tf.convert.huggingface import task as huggingface_task
 from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
 from albert_tf.convert.huggingface import weights as huggingface_weights
+from albert_tf.convert.huggingface.fast_tokenizer_writer import require_writable
 from albert_tf.convert.naming import Naming
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError, InputNotFoundError
@@ -192,11 +193,11 @@ def check(bundle: Bundle) -> list[str]:
     tokenizer = bundle.tokenizer
     if tokenizer is None:
         return notes
-    replaces = huggingface_tokenizer.is_sentencepiece(tokenizer)
-    if tokenizer.normalization.unify_quotes != replaces:
-        who, others = ("Hugging Face's", "yours") if replaces else ("Your", "Hugging Face's")
-        notes.append(f"{who} tokenizer, unlike {others}, replaces `` and '' with \".")
-    if not replaces:
+    if huggingface_tokenizer.is_sentencepiece(tokenizer):
+        require_writable(tokenizer)
+    else:
+        if tokenizer.normalization.unify_quotes:
+            notes.append("Your tokenizer, unlike Hugging Face's, replaces `` and '' with \".")
         notes.append(
             "Hugging Face's tokenizer makes a word of more than 100 characters unknown, yours one "
             f"of more than {MAX_WORD}."

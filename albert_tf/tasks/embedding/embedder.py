@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.checkpoints import EXTRAS, is_saved_model
+from albert_tf.models.checkpoints import is_saved_model, load_exported_config
+from albert_tf.models.config import EXTRAS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of, positive
 from albert_tf.runtime.errors import InputError
@@ -34,7 +35,8 @@ class Embedder:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path = pretrained.locate(path)
+        path = pretrained.locate(path)
+        self._path = os.path.abspath(path)
         exported = _exported(path) if is_saved_model(path) else None
         self._embed, self.task, self.dimension, self.is_untrained = exported or _loaded(path)
         if self.is_untrained:
@@ -129,7 +131,8 @@ def _exported(path: str) -> Parts | None:
         return None
     run, kind = RunDir(os.path.join(path, EXTRAS)), Embedding()
     is_untrained = run.kind() != kind.name  # a plain encoder was exported
-    task = EmbeddingSettings() if is_untrained else kind.settings_of(run)
+    longest = load_exported_config(path).max_positions
+    task = EmbeddingSettings(seq_length=longest) if is_untrained else kind.settings_of(run)
     width = int(signature.structured_outputs["embedding"].shape[1])
 
     def embed(texts: list[str]) -> tf.Tensor:

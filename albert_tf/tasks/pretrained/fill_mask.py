@@ -10,6 +10,7 @@ from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.graph.signatures import untracked
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
+from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.kind import Export, ExportSettings
@@ -167,7 +168,7 @@ class FillMask:
                 f"top_k must be between 1 and {tokenizer.vocab_size:,}, the number of pieces. "
                 f"Received: {top_k}."
             )
-        self._path, self._top_k = path, top_k
+        self._path, self._top_k = pretrained.name_of(path), top_k
         self._model, self._tokenizer = model, tokenizer
         self._module = FillMaskModule(model, tokenizer, top_k)
 

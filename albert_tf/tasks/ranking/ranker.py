@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.checkpoints import EXTRAS, is_saved_model
+from albert_tf.models.checkpoints import is_saved_model
+from albert_tf.models.config import EXTRAS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of, positive
 from albert_tf.runtime.errors import InputError
@@ -32,7 +33,8 @@ class Ranker:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path = pretrained.locate(path)
+        path = pretrained.locate(path)
+        self._path = os.path.abspath(path)
         self._score, self.task = _exported(path) if is_saved_model(path) else _loaded(path)
 
     def __call__(

@@ -4,7 +4,6 @@ import base64
 import gzip
 import json
 import pathlib
-from collections.abc import Iterator
 
 import pytest
 import sentencepiece
@@ -12,6 +11,7 @@ import sentencepiece
 from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization
+from albert_tf.text.sentencepiece_model import fields_of
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 TEXTS = [
@@ -24,33 +24,11 @@ TEXTS = [
 ]
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The number and the bytes of each field with a length."""
-    at = 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte, at = message[at], at + 1
-            value, shift = value | (byte & 0x7F) << shift, shift + 7
-            if byte < 0x80:
-                return value
-
-    while at < len(message):
-        key = varint()
-        size = {0: 0, 5: 4, 1: 8}[key & 7] if key & 7 != 2 else varint()
-        if key & 7 == 0:
-            varint()
-        at += size
-        yield key >> 3, message[at - size : at]
-
-
 def fast(tokenizer: Tokenizer) -> dict:
     """The file as transformers converts it from a spiece.model (`AlbertConverter`)."""
     model, rules = tokenizer.vocabulary.processor, tokenizer.normalization
-    (spec,) = [value for field, value in _fields(tokenizer.model) if field == 3]
-    charsmap = b"".join(value for field, value in _fields(spec) if field == 2)
+    (spec,) = [value for field, value in fields_of(tokenizer.model) if field == 3]
+    charsmap = b"".join(value for field, value in fields_of(spec) if field == 2)
     steps: list[dict] = []
     if rules.unify_quotes:
         for quotes in ("``", "''"):
@@ -131,9 +109,9 @@ def test_a_model_without_a_map_keeps_characters(comma_tokenizer: Tokenizer, tmp_
     values["normalizer"] = {"type": "Lowercase"}
     read = huggingface_tokenizer.read(written(values, tmp_path))
     assert read.normalization == Normalization(True, False)
-    (spec,) = [value for field, value in _fields(read.model) if field == 3]
+    (spec,) = [value for field, value in fields_of(read.model) if field == 3]
     normalizer = sentencepiece.SentencePieceNormalizer(model_proto=read.model)
-    assert dict(_fields(spec))[1] == b"identity" and normalizer.normalize("ﬁ Ⅳ") == "▁ﬁ▁Ⅳ"
+    assert dict(fields_of(spec))[1] == b"identity" and normalizer.normalize("ﬁ Ⅳ") == "▁ﬁ▁Ⅳ"
 
 
 @pytest.mark.parametrize(

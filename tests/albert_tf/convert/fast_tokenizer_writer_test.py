@@ -1,13 +1,18 @@
 """Tests that tokenizer.json, as we write it, holds the whole vocabulary."""
 
+import io
 import json
 
 import pytest
+import sentencepiece
+import tokenizers
 
+from albert_tf.convert.huggingface import fast_tokenizer_writer
 from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
+from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization
-from albert_tf.text.tokenizer import Tokenizer
-from albert_tf.text.typography import PUNCTUATION
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.text.typography import PUNCTUATION, fold_punctuation
 from tests.albert_tf.convert.fast_tokenizer_test import TEXTS, must_equal
 
 
@@ -23,6 +28,54 @@ def test_the_vocabulary_comes_back_from_the_file_alone(comma_tokenizer, rules, t
         (tmp_path / name).unlink()
     read = huggingface_tokenizer.read(str(tmp_path))
     must_equal(read, tokenizer, [*TEXTS, *"".join(PUNCTUATION.values())])
+
+
+@pytest.mark.parametrize("accents", [True, False])
+def test_marks_that_are_no_accents_stay(accents, tmp_path):
+    """Vowel signs, and what makes an emoji of a character; accents are dropped."""
+    included = load_tokenizer("albert-mini-en")
+    tokenizer = Tokenizer(included.model, Normalization(strip_accents=accents))
+    huggingface_tokenizer.write(tokenizer, str(tmp_path), 64)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in ("I \u2764\ufe0f it", "1\ufe0f\u20e3 first", "हिन्दी भाषा", "na\u00efve e\u0301 ok"):
+        assert theirs.encode(text, add_special_tokens=False).ids == tokenizer.encode(text)
+
+
+SPECIAL = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"model_type": "bpe"}, "model_type=1. Received: 2"),
+        ({"model_type": "char"}, "model_type=1. Received: 4"),
+        ({"byte_fallback": True, "vocab_size": 300}, "byte_fallback=0. Received: 1"),
+        ({"treat_whitespace_as_suffix": True}, "treat_whitespace_as_suffix=0. Received: 1"),
+        ({"add_dummy_prefix": False}, "add_dummy_prefix=1. Received: 0"),
+        ({"remove_extra_whitespaces": False}, "remove_extra_whitespaces=1. Received: 0"),
+        ({"normalization_rule_name": "identity"}, None),  # no map of characters
+    ],
+)
+def test_other_models_than_the_format_has(option, message, tmp_path):
+    values = {"vocab_size": 40, "hard_vocab_limit": False, "minloglevel": 2} | SPECIAL | option
+    stream = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a quick fox jumps", "the lazy dogs sleep"] * 20),
+        model_writer=stream,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        **values,
+    )
+    tokenizer = Tokenizer(stream.getvalue())
+    if message:
+        with pytest.raises(InputError, match=message):
+            fast_tokenizer_writer.require_writable(tokenizer)
+        return
+    fast_tokenizer_writer.require_writable(tokenizer)
+    huggingface_tokenizer.write(tokenizer, str(tmp_path), 64)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    text = "the quick dog"
+    assert theirs.encode(text, add_special_tokens=False).ids == tokenizer.encode(text)
+    assert fold_punctuation(tokenizer.model) != tokenizer.model
 
 
 def test_only_special_pieces_are_listed_as_tokens(comma_tokenizer, tmp_path):

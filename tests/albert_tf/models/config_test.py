@@ -203,6 +203,9 @@ def test_json_alone_and_in_a_run(tmp_path, tiny):
     (tmp_path / "run.json").write_text(json.dumps({"model": values, "task": {"kind": "x"}}))
     for name in ("alone.json", "run.json"):
         assert AlbertConfig.from_json(str(tmp_path / name)) == tiny
+    (tmp_path / "assets.extra").mkdir()  # of an export
+    (tmp_path / "run.json").rename(tmp_path / "assets.extra" / "config.json")
+    assert AlbertConfig.from_json(str(tmp_path)) == tiny
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"model": 3}', ""])

@@ -1,6 +1,7 @@
 """`load_embedder` of runs, exports and encoders: one vector for a text, under every name."""
 
 import importlib.util
+import os
 import pickle
 import shutil
 import subprocess
@@ -76,8 +77,12 @@ def test_every_name_gives_the_same_vectors(embedder):
             method("it" if method == embedder.embed_documents else ["it"])
 
 
-def test_another_process_loads_it_again(run, embedder):
-    copy = pickle.loads(pickle.dumps(embedder))
+def test_another_process_loads_it_again(run, embedder, tmp_path, monkeypatch):
+    """Also in another folder, if the path was relative."""
+    monkeypatch.chdir(os.path.dirname(run))
+    content = pickle.dumps(albert_tf.load_embedder(os.path.basename(run)))
+    monkeypatch.chdir(tmp_path)
+    copy = pickle.loads(content)
     np.testing.assert_array_equal(copy(TEXTS), embedder(TEXTS))
 
 
@@ -103,6 +108,7 @@ def test_an_encoder_is_said_to_be_untrained(pretrained, exports, capsys):
     capsys.readouterr()
     exported = albert_tf.load_embedder(str(exports / "embedding" / "1"))
     assert exported.is_untrained and "was not trained" in capsys.readouterr().err
+    assert exported.task.seq_length == embedder.task.seq_length
 
 
 @pytest.mark.parametrize("file", ["saved_model.pb", "variables/variables.index"])
