@@ -225,7 +225,7 @@ def _serve(searcher: Searcher, options: SearchOptions) -> None:
 
 def _converse(searcher: Searcher, options: SearchOptions) -> None:
     is_terminal = sys.stdin.isatty()
-    if isinstance(sys.stdin, io.TextIOWrapper):  # of bytes that are no text, the others count
+    if isinstance(sys.stdin, io.TextIOWrapper):  # invalid UTF-8 becomes U+FFFD
         sys.stdin.reconfigure(errors="replace")
     while True:
         if is_terminal:

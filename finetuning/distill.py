@@ -331,7 +331,7 @@ def _with_encoder_of(path: str, config: FinetuneConfig) -> TaskModel:
 
 def _fewer_layers(start: StartingPoint, layers: int) -> AlbertConfig:
     config = start.config
-    if not 1 <= layers < config.num_layers or config.sharing != "all" or config.num_groups != 1:
+    if not 1 <= layers < config.num_layers or not config.has_one_block:
         raise InputError(
             "--student_layers must be less than the teacher's number of layers, which must share "
             f"all weights. Received: {layers}, and a teacher of {config.num_layers} layers with "

@@ -285,10 +285,10 @@ def _require_seeds(target: str, seeds: int) -> None:
     """Check that fine-tunings of one seed and of several do not get into the same folder."""
     several = os.path.isdir(os.path.join(target, "seed-0"))
     if os.path.isfile(RunDir(target).config_path) if seeds > 1 else several:
-        count = "several" if several else "1"
+        count = "more than 1" if several else "1"
         raise InputError(
-            f"--seeds must be {count} as before, since {target} has such runs. Received: {seeds}. "
-            "Pass the same as before, or more if there are several, or another --output."
+            f"--seeds must be {count}, as before: {target} has such runs. Received: {seeds}. Pass "
+            "--seeds as before, or another --output."
         )
 
 

@@ -52,7 +52,7 @@ class AdaptOptions(commands.CommandOptions):
     general: str | None = commands.option(
         "general text, against forgetting: to mix in and to evaluate on", None, path=True
     )
-    own_weight: Annotated[float, between("[0.01, 100]")] = commands.option(
+    own_weight: Annotated[float, between("[0.002, 500]")] = commands.option(
         "sequences of your text for each one of the general text", 3.0, needs="general"
     )
     new_pieces: Annotated[int | None, NOT_NEGATIVE] = commands.option(
@@ -136,9 +136,7 @@ class Adaptation:
         require_heads(init)
         longest = max(self.config.model.max_positions, options.seq_length)
         model = self.config.model.replace(max_positions=longest)
-        require_same_model(
-            options.init, AlbertConfig.from_json(f"{init}/config.json"), model, False
-        )
+        require_same_model(options.init, AlbertConfig.from_json(init), model, False)
         if options.general and "," in options.output:
             raise InputError(
                 f"--output must not contain a comma beside --general. Received: {options.output!r}."

@@ -24,8 +24,9 @@ def names() -> list[str]:
     return sorted(name for name in os.listdir(FOLDER) if os.path.isdir(os.path.join(FOLDER, name)))
 
 
-def name_of(path: str) -> str:
-    """Return the name of an included model, of others the absolute path."""
+def name_of(path: str | os.PathLike[str]) -> str:
+    """Return the name of an included model, or else the absolute path."""
+    path = os.fspath(path)
     if path in names() and not os.path.exists(path):
         return path
     return os.path.abspath(paths.expand(path))

@@ -9,7 +9,10 @@ MIN_EXAMPLES = 30  # examples that a standard error needs
 def markdown_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], of_texts: bool = False
 ) -> str:
-    """Return a table: the first column left-aligned, the others, unless of texts, right-aligned."""
+    """Return a table: the first column left-aligned, the others right-aligned.
+
+    Those are left-aligned too if they hold texts.
+    """
     rule = "---" if of_texts else "---:"
     lines = [header, ["---", *[rule] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

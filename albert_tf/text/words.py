@@ -50,7 +50,7 @@ def word_count(text: str) -> int:
     It is the number of characters of scripts without spaces, such as Chinese, if that is larger.
     """
     spaced = len(text.split())
-    return spaced if text.isascii() else max(spaced, len(_unspaced().findall(text)))
+    return spaced if text.isascii() else max(spaced, len(unspaced().findall(text)))
 
 
 UNSPACED = "".join(  # the characters of scripts without spaces between words, for a class of `re`
@@ -81,8 +81,9 @@ def combining_marks() -> str:
 
 
 @functools.cache
-def _unspaced() -> re.Pattern[str]:
-    return re.compile(f"[{UNSPACED}]")
+def unspaced() -> re.Pattern[str]:
+    """Return the pattern of a character of scripts without spaces, with its combining marks."""
+    return re.compile(f"[{UNSPACED}][{combining_marks()}]*")
 
 
 @functools.cache

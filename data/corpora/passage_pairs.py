@@ -90,5 +90,5 @@ KINDS = {"neighbors": neighbors, "crops": crops, "headings": headings}
 
 
 def comparable(text: str) -> str:
-    """Return `words_of` a text with blanks, by which equal sentences are recognized."""
+    """Return the words of a text, joined by spaces, by which sentences are compared."""
     return " ".join(words_of(text))

@@ -76,7 +76,9 @@ class Classifier(TextKind[ClassifierSettings]):
         if not task.is_contrastive:
             return
         loss = f"`task.loss` {task.loss}"
-        labels, counts = np.unique(train.targets["label"], return_counts=True)
+        assert isinstance(train, TextFeatures)
+        _, first = np.unique(train.example, return_index=True)  # of the windows of each text
+        labels, counts = np.unique(train.targets["label"][first], return_counts=True)
         if len(labels) < 2:
             raise ConfigError(
                 f"{loss} needs training texts of at least 2 labels. Received: only texts of "

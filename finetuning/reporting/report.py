@@ -193,10 +193,13 @@ def summarize(folder: str, results: Sequence[Mapping[str, Any]]) -> str:
     summary = {}
     for name in names:
         values = [result[name] for result in results]
+        if not all(map(math.isfinite, values)):
+            summary[name] = dict.fromkeys(("median", "mean", "stdev", "min", "max"), math.nan)
+            continue
         summary[name] = {
             "median": statistics.median(values),
             "mean": statistics.mean(values),
-            "stdev": statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan,
+            "stdev": statistics.stdev(values),
             "min": min(values),
             "max": max(values),
         }

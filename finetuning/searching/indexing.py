@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -20,7 +19,7 @@ from finetuning.searching.search_index import IndexSettings, SearchIndex, is_ind
 
 _WITHOUT_FILES = ("python_docs", "tfds")  # whose sources are names
 _AS_A_WHOLE = (*_WITHOUT_FILES, "squad", "race")  # a text of an earlier file is not read again
-_WITH_COLUMN = ("jsonl", "parquet", "arrow", "datasets")
+_WITH_COLUMN = ("jsonl", "parquet", "arrow")
 _LONG_LINES = ("text", "files")  # the kinds whose texts have no boundaries of their own
 
 
@@ -137,11 +136,7 @@ def update_index(
     new, changed, removed = map(len, changes)
     old = 0 if index is None else len(index.files)
     result = IndexingResult(new, changed, removed, old, None if dry_run else 0)
-    if dry_run:
-        return result
-    target = path if index is None else os.path.join(path, part_name(len(index.parts)))
-    if not any(changes):  # an interrupted call may have begun with files that are gone
-        shutil.rmtree(target + outputs.SUFFIX, ignore_errors=True)
+    if dry_run or not any(changes):
         return result
     origin = _origin(corpus, changes)
 
@@ -152,6 +147,7 @@ def update_index(
         return PartWriter(folder, chunk).write(passages, model.passages, model.width, origin)
 
     identity = repr((corpus, settings, origin))
+    target = path if index is None else os.path.join(path, part_name(len(index.parts)))
     with outputs.new_folder(target, "--output", identity) as partial:
         count = write(os.path.join(partial, part_name(0)) if index is None else partial)
         if index is None:
@@ -228,7 +224,7 @@ def _require_same_reading(
     }
     for path in (file.path for file in files if file.path in known):
         before, kind = (_kind_of_file(_kind_of(c), path) for c in (origin.corpus, corpus.corpus))
-        differing = [("corpus", before, kind)] if before != kind else []
+        differing = [("corpus", origin.corpus, corpus.corpus)] if before != kind else []
         differing += [
             (option, old, new)
             for option, (old, new, kinds) in options.items()
@@ -242,11 +238,11 @@ def _require_same_reading(
 
 
 def _kind_of_file(kind: str, path: str) -> str:
-    """Return how a corpus reads a file: its kind or, of `files`, that of the suffix."""
+    """Return how a corpus reads a file: as its kind or, where that leaves it open, its suffix."""
     if is_zip(path):  # which may hold files of several
         return "zip"
     suffix = format_of(path)
-    return KIND_OF.get(suffix, suffix[1:]) if kind == "files" else kind
+    return KIND_OF.get(suffix, suffix[1:]) if kind in ("files", "datasets") else kind
 
 
 def _require_whole(corpus: str, differing: Sequence[str]) -> None:

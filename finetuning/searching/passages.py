@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.text.words import UNSPACED, combining_marks
+from albert_tf.text.words import UNSPACED, unspaced
 from data.corpora.passage_pairs import is_heading
 from data.corpora.readers import Document
 
@@ -97,8 +97,7 @@ def _heading_of(text: str, units: list[_Unit], max_words: int) -> list[_Unit]:
 
 @functools.cache
 def _word() -> re.Pattern[str]:
-    unspaced = f"[{UNSPACED}][{combining_marks()}]*"
-    return re.compile(rf"{unspaced}|[^\s\0{UNSPACED}]{{1,{_LONGEST_WORD}}}")
+    return re.compile(rf"{unspaced().pattern}|[^\s\0{UNSPACED}]{{1,{_LONGEST_WORD}}}")
 
 
 def _units(text: str, ends: Iterable[int], max_words: int) -> Iterator[_Unit]:

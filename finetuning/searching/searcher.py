@@ -16,7 +16,7 @@ from finetuning.searching.word_postings import WordSearch
 
 BOTH, VECTORS, WORDS = METHODS = ("both", "vectors", "words")
 CANDIDATES = 100  # of each ranking, which are fused
-_REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_BIDI_CONTROLS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 RERANKED = 50  # the first passages, which a ranker sorts anew
 
 
@@ -155,15 +155,15 @@ def require_text(query: str) -> None:
 def printable(text: str) -> str:
     """Return a text on one line, with U+FFFD in place of control characters.
 
-    Characters that join or part letters stay, soft hyphens are left out, and those that reorder
-    what follows are replaced as well.
+    Joiners stay, soft hyphens are dropped, and bidirectional embeddings, overrides and isolates are
+    replaced too.
     """
     line = " ".join(text.replace("\u00ad", "").split())
     return line if line.isprintable() else "".join(c if _is_shown(c) else "\ufffd" for c in line)
 
 
 def _is_shown(char: str) -> bool:
-    return char.isprintable() or (unicodedata.category(char) == "Cf" and char not in _REORDERING)
+    return char.isprintable() or (unicodedata.category(char) == "Cf" and char not in _BIDI_CONTROLS)
 
 
 def marks_of(text: str, words: set[str]) -> list[tuple[int, int]]:

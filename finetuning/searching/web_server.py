@@ -12,6 +12,7 @@ import json
 import os
 import re
 import string
+import sys
 import threading
 import traceback
 import urllib.parse
@@ -73,6 +74,11 @@ class SearchServer(http.server.ThreadingHTTPServer):
         with open(_PAGE, encoding="utf-8") as file:
             self.page = string.Template(file.read())
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the traceback, unless the client has gone."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
     def question(self, fields: dict[str, list[str]]) -> Question:
         """Return the question in the fields of a request.
 
@@ -132,7 +138,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             respond(urllib.parse.parse_qs(url.query, keep_blank_values=True))
         except (ConnectionError, TimeoutError):
-            self.close_connection = True  # nobody waits for an answer
+            raise  # nobody waits for an answer
         except Exception:
             traceback.print_exc()
             self._send(500, "text/plain", b"The search failed; the terminal shows why.\n")

@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.tokenizer import Tokenizer
+from data.build import BuildOptions, build
 from data.corpora.glance import Sampled
 from data.pipeline.batches import Records
 from data.records.manifest import Manifest
@@ -138,6 +139,17 @@ def test_records_without_a_prediction_count_like_others(
     assert f"| records | {max(4, printed)} |" in shown
     # Half of them have round(0.15 * 14) = 2 of 14 pieces masked.
     assert f"| masked, of all pieces | {1 / 14:.4f} |" in shown
+
+
+def test_records_without_pairs_are_shown(tiny_tokenizer, tmp_path, capsys):
+    """The paper's objective needs two sentences; it is the default, not a wish."""
+    (tmp_path / "a.txt").write_text("A sentence alone.\n\nAnother one.")
+    folder = str(tmp_path / "r")
+    build(BuildOptions(f"text:{tmp_path}/a.txt", tiny_tokenizer, folder, 32))
+    show_records(ShowRecordsOptions(folder, num=1))
+    assert "no pair" in capsys.readouterr().out
+    with pytest.raises(InputError, match="sop"):
+        show_records(ShowRecordsOptions(folder, objective="sop"))
 
 
 def test_the_folder_is_named_with_or_without_its_flag():

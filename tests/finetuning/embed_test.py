@@ -57,7 +57,7 @@ def test_they_are_read_as_labels(options):
     assert (data.task.loss, data.task.projection) == ("teacher_cosine", 2)
     found = [np.asarray(each.label).tolist() for each in data.train]
     assert found == [[number, 1] for number in range(10)]
-    with pytest.raises(InputError, match="--data_dir.*train.vectors"):
+    with pytest.raises(InputError, match="--data_dir.* must have no vectors yet.*train.vectors"):
         main(options, 4)
 
 

@@ -144,8 +144,10 @@ def test_windows_of_a_text_are_in_one_fold(run: RunDir):
 
 def test_a_label_with_one_text_is_refused(start: str, tmp_path: pathlib.Path):
     data = table(tmp_path / "data", {"a": 5, "b": 1, "c": 4})
+    file = tmp_path / "data" / "train.tsv"
+    file.write_text(file.read_text().replace("\tb", " and so on, for many windows of text\tb"))
     with pytest.raises(ConfigError) as caught:
-        few(tmp_path / "run", start, data)
+        few(tmp_path / "run", start, data, "task.seq_length=8", "task.long_texts=mean")
     assert str(caught.value) == (
         "`task.loss` contrastive needs at least 2 training texts of each label. Received: 1 of b. "
         "Add some, or set task.loss=cross_entropy."

@@ -13,6 +13,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import table
+from finetuning.reporting import paper_table
 from finetuning.reporting.intact_results import read_result
 from finetuning.table import TableOptions
 from tests.finetuning.untrained import leave_run, leave_weights
@@ -66,6 +67,8 @@ def test_finished_runs_are_scored_on_another_part(
         "35",
         "35",
     )
+    flat = paper_table._flat({"dev_examples": 9, "train_examples": 50}, "train")
+    assert flat == {"scored_examples": 9, "train_examples": 50}
     assert (words["seed"], tuned["seed"]) == ("", "3")
     assert (tmp_path / "t" / "table.md").read_text().splitlines()[3].split(" | ")[2] == "50.0"
     shutil.rmtree(RunDir(path).checkpoints_path)

@@ -343,11 +343,11 @@ def test_one_seed_and_several_are_not_mixed(runs: pathlib.Path, tmp_path: pathli
     target = tmp_path / "t" / "a" / "cola"
     options = TableOptions((f"{runs}/a",), "cola,cola", str(tmp_path), str(tmp_path / "t"))
     (target / "seed-0").mkdir(parents=True)
-    with pytest.raises(InputError, match=r"--seeds must be several as before.*Received: 1"):
+    with pytest.raises(InputError, match=r"--seeds must be more than 1, as before.*Received: 1"):
         table.main(options)
     (target / "seed-0").rmdir()
     (target / "config.json").write_text("{}")
-    with pytest.raises(InputError, match=r"--seeds must be 1 as before.*Received: 2"):
+    with pytest.raises(InputError, match=r"--seeds must be 1, as before.*Received: 2"):
         table.main(dataclasses.replace(options, seeds=2))
     begun = []
     assert table.main(options, lambda command: begun.append(command) or 2) == commands.USAGE_ERROR

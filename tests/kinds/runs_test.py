@@ -34,6 +34,7 @@ VALUES = (
     "training.epochs=1",
     "training.batch_size=2",
     f"training.learning_rate={RATE}",
+    "training.precision=float32",  # on every CPU, as that of the other runtime
     "training.weight_decay_rate=0",
     "task.seq_length=32",
 )

@@ -119,6 +119,15 @@ def test_the_vocabulary_stays_by_default(options: AdaptOptions, fake: Commands, 
     assert table in capsys.readouterr().out and "| 2.000 | 1.000 |" in table
 
 
+def test_many_unknown_pieces_have_a_note():
+    figures = {"bits_per_character": 1.0, "bytes_per_piece": 4.0, "hidden_pieces": 100}
+    for share in (0.009, 0.011):
+        both = {when: {**figures, "unknown_pieces": share} for when in ("before", "after")}
+        assert ("Unknown pieces are easy to predict" in adapt.table({"own": both})) is (
+            share > 0.01
+        )
+
+
 def test_own_words_and_general_text(options: AdaptOptions, fake: Commands):
     options = dataclasses.replace(options, new_pieces=30, general=GENERAL, own_weight=4.0)
     adapt.main(options, fake)
@@ -220,8 +229,8 @@ def test_mistakes(options: AdaptOptions, fake: Commands, tmp_path: pathlib.Path)
         ({"general_text_column": "body"}, "--general_text_column requires --general"),
         ({"set": ("model.hidden_size=48",)}, "contains another model than the run's.*hidden_size"),
         (
-            {"general": options.corpus, "own_weight": 200.0},
-            r"--own_weight must be in \[0.01, 100\]. Received: 200",
+            {"general": options.corpus, "own_weight": 2000.0},
+            r"--own_weight must be in \[0.002, 500\]. Received: 2000",
         ),
         (
             {"general": options.corpus, "output": f"{tmp_path}/a,b"},

@@ -22,8 +22,8 @@ _METASPACE = {
     "split": True,
 }
 
-# Messages of a sentencepiece model: the numbers of fields, their names and the values, also the
-# defaults, that `to_json` can express. A model_type of 1 is Unigram.
+# Message of a sentencepiece model -> field -> its name and the only value, which is also the
+# default, that `to_json` can express. A model_type of 1 is Unigram.
 _SPECS: dict[int, dict[int, tuple[str, int]]] = {
     2: {
         3: ("model_type", 1),
@@ -69,7 +69,7 @@ def require_writable(tokenizer: Tokenizer) -> None:
     """Check that `to_json` can express a sentencepiece vocabulary.
 
     Raises:
-      InputError: it is no Unigram model, has bytes as pieces, or another place for spaces.
+      InputError: it is not a Unigram model, has byte fallback, or treats spaces in another way.
     """
     for spec, fields in _SPECS.items():
         values = {

@@ -66,7 +66,10 @@ class Classifier(TextKind[ClassifierSettings]):
     def text_logits(
         self, outputs: np.ndarray, features: TextFeatures, task: ClassifierSettings
     ) -> np.ndarray:
-        """Return logits [texts, labels] whose softmax is that of the windows' probabilities."""
+        """Return logits [texts, labels] whose softmax is the windows' pooled probabilities.
+
+        Those of `max` are normalized.
+        """
         if features.num_examples == len(outputs):
             return outputs
         with np.errstate(divide="ignore"):

@@ -60,7 +60,8 @@ class SearchExample(TextExample):
     Attributes:
       label: the id and the grade of each relevant document; None if unknown.
       id: the name of the query.
-      itself: the id of the document that is the query, which no ranking has; None if none is.
+      itself: the id of the document that is the query itself, which its ranking leaves out; None
+        if there is none.
       corpus: the documents; those of all examples that are passed together are the same.
     """
 

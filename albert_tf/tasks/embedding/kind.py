@@ -101,7 +101,7 @@ class Embedding(Kind[EmbeddingSettings]):
 
 
 def ranking(search: TextExample, scores: np.ndarray) -> list[list[Any]]:
-    """Return the ids and scores of the `RANKED` best documents of a search, without itself.
+    """Return ids and scores of the `RANKED` best documents of a search, without the query itself.
 
     They are in the order of trec_eval: of equal scores, the greater id comes first.
     """

@@ -75,7 +75,7 @@ class MultiLabel(TextKind[MultiLabelSettings]):
     def text_logits(
         self, outputs: np.ndarray, features: TextFeatures, task: MultiLabelSettings
     ) -> np.ndarray:
-        """Return logits [texts, labels] whose sigmoid is that of the windows' probabilities."""
+        """Return logits [texts, labels] whose sigmoid is the windows' pooled probabilities."""
         if features.num_examples == len(outputs):
             return outputs
         return logit(features.pooled(sigmoid(outputs), task.long_texts))

@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.models.checkpoints import EXTRAS, is_saved_model
+from albert_tf.models.checkpoints import is_saved_model
+from albert_tf.models.config import EXTRAS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.text_functions import in_batches, load_export

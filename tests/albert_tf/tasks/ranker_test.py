@@ -1,5 +1,6 @@
 """`load_ranker` of runs and exports: the scores of the predictor, in the order of the texts."""
 
+import os
 import pickle
 
 import numpy as np
@@ -65,13 +66,17 @@ def test_the_best_texts_come_first(ranker):
     assert ranker.rank(QUERY, TEXTS, top_k=9) == ranked and ranker.rank(QUERY, []) == []
 
 
-def test_an_export_has_the_same_scores(ranker, exported):
+def test_an_export_has_the_same_scores(ranker, exported, tmp_path, monkeypatch):
+    """Also in another process, and in another folder."""
     assert exported.task == ranker.task
     tf.random.set_seed(1)  # frees the resources of TensorFlow's operators
     texts = [*TEXTS, "half \ud83d a pair"]
     np.testing.assert_allclose(exported(QUERY, texts, 2), ranker(QUERY, texts), atol=1e-5)
     for original in (exported, ranker):
-        copy = pickle.loads(pickle.dumps(original))
+        monkeypatch.chdir(os.path.dirname(original._path))
+        content = pickle.dumps(albert_tf.load_ranker(os.path.basename(original._path)))
+        monkeypatch.chdir(tmp_path)
+        copy = pickle.loads(content)
         np.testing.assert_array_equal(copy(QUERY, TEXTS), original(QUERY, TEXTS))
     assert [row for row, _ in exported.rank(QUERY, TEXTS, 3)] == [
         row for row, _ in ranker.rank(QUERY, TEXTS, 3)

@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import pytest
 
-from finetuning.searching import web_server
 from finetuning.searching.search_index import SearchIndex
 from finetuning.searching.searcher import METHODS, Searcher
 from finetuning.searching.web_server import LONGEST_QUERY, SearchServer
@@ -58,13 +57,12 @@ def test_the_page_escapes_queries_and_passages(port):
 
 
 def test_queries_as_browsers_and_as_curl_send_them(port):
-    """Bytes that are not escaped are UTF-8 too; a connection that stays open does not wait."""
+    """Bytes that are not escaped are UTF-8 too."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         address = "/search?by=words&q=caf\u00e9".encode()
         connection.sendall(b"GET " + address + b" HTTP/1.0\r\nHost: localhost\r\n\r\n")
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["query"] == "caf\u00e9"
-    assert web_server._Handler.disable_nagle_algorithm
 
 
 def test_a_malformed_address_is_refused(port, capfd):
@@ -88,15 +86,21 @@ def test_a_client_that_does_not_wait_leaves_no_traceback(notes, capfd):
             ended.set()
 
     build()
+    reset = struct.pack("ii", 1, 0)  # closing discards what the server sends
     with Server(0, Slow(SearchIndex("index"), None), "words", 3, ("words",)) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         with socket.create_connection(("127.0.0.1", server.server_port)) as connection:
-            reset = struct.pack("ii", 1, 0)  # closing discards what the server sends
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
             connection.sendall(b"GET /search?q=a HTTP/1.1\r\nHost: localhost\r\n\r\n")
             time.sleep(0.1)
         is_gone.set()
+        assert ended.wait(20)
+        ended.clear()
+        with socket.create_connection(("127.0.0.1", server.server_port)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            connection.sendall(b"GET /search?q=a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(65536)  # gone while the next request is waited for
         assert ended.wait(20)
         server.shutdown()
         thread.join()
