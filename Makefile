@@ -20,6 +20,9 @@ version = $(if $(1),$(shell $(1) -c 'import ensurepip, ssl, sys; print("%d.%d" %
 PLACES = python$(1) $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/$(1).*/bin/python)
 find = $(firstword $(foreach name,$(PLACES),$(if $(filter $(1),$(call version,$(name))),$(name))))
 PYTHON ?= $(firstword $(foreach number,$(VERSIONS),$(call find,$(number))))
+ifeq ($(if $(filter-out file,$(origin PYTHON)),$(call version,$(PYTHON)),given by name),)
+override PYTHON := $(or $(call find,$(PYTHON:python%=%)),$(PYTHON))
+endif
 
 ifneq ($(wildcard $(VENV)/uv),)
 made := $(call version,$(BIN)/python)

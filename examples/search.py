@@ -247,7 +247,7 @@ def _answer(searcher: Searcher, query: str, options: SearchOptions) -> None:
     if not len(searcher.index):
         print("The index has no passages.")
     elif not results:
-        print("No passage has any of these words.")
+        print("No passage has any of these very words.")
     is_terminal = sys.stdout.isatty()
     width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 0)).columns)
     for result in results:

@@ -37,9 +37,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
-from albert_tf.runtime import commands
+from albert_tf.runtime import commands, pretrained
 from albert_tf.runtime.bounds import POSITIVE, one_of
-from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import Predictor, load_predictor
@@ -116,7 +116,10 @@ def main(
             f"Received: {options.output!r}. Name another file."
         )
     format = options.format or format_of_output(options.output)
-    options = dataclasses.replace(options, format=format)
+    run_dir = options.run_dir
+    if run_dir in pretrained.names() and not os.path.exists(run_dir):
+        run_dir = pretrained.locate(run_dir)
+    options = dataclasses.replace(options, format=format, run_dir=run_dir)
     if RunDir(options.run_dir).is_unfinished:
         print(f"{options.run_dir} has not ended: using its best weights so far", file=sys.stderr)
     predictor = load(options.run_dir)
@@ -207,10 +210,11 @@ def _output(options: PredictOptions, kind: str) -> Iterator[PredictionWriter]:
 
 def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[Any]:
     """Return the ids of a part's examples: those of SQuAD, or the column `id` of an own table."""
-    if name in OWN and FINETUNING[DATASETS[name].kind].is_table_row(examples[0]):
+    kind = FINETUNING[DATASETS[name].kind]
+    if (name in OWN or kind.has_vectors) and kind.is_table_row(examples[0]):
         # The dev part may be of training examples. Notes on the file have been printed.
         with (
-            contextlib.suppress(InputNotFoundError),
+            contextlib.suppress(InputError),
             contextlib.redirect_stderr(io.StringIO()),
         ):
             for keeps_rejected in (True, False):  # the kind decides by its own label columns

@@ -28,7 +28,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.report_text import markdown_table
 from albert_tf.runtime.run_dir import RunDir
-from data.corpora.corpus import NumberedCorpus
+from data.corpora.corpus import NumberedCorpus, read_documents, split_of
 from data.corpora.glance import MOST_UNKNOWN
 from data.records.manifest import Manifest
 from pretraining.experiments import experiment
@@ -94,7 +94,7 @@ def main(options: AdaptOptions, run_command: Callable[..., None] = call) -> int:
     """
     adaptation = Adaptation(options, run_command)
     if options.dry_run:
-        print(f"{options.output}: {adaptation.steps or 'as many steps as fit'}")
+        print(f"{options.output}: {adaptation.steps or 'as many as fit'} steps")
         return 0
     try:
         figures = adaptation.run()
@@ -132,6 +132,7 @@ class Adaptation:
                 corpus, self._boundary(name), options.errors, None, self._column(name)
             ).require_text()
             _require_outside(options.output, corpus)
+            self._require_both_splits(name)
         init = pretrained.locate(options.init)
         require_heads(init)
         longest = max(self.config.model.max_positions, options.seq_length)
@@ -145,6 +146,23 @@ class Adaptation:
             outputs.require_new(options.output)
         elif self._is_begun():
             self._require_same_options()
+
+    def _require_both_splits(self, name: str) -> None:
+        """Check that a text has documents to train on, and held-out ones."""
+        missing = {"train", "heldout"}
+        corpus, share = self._texts[name], self.options.heldout_fraction
+        arguments = (self._boundary(name), self.options.errors, None, self._column(name))
+        count = 0
+        for document in read_documents(corpus, *arguments):
+            count += 1
+            missing.discard(split_of(document, share))
+            if not missing:
+                return
+        raise InputError(
+            f"{corpus} must have documents to train on and held-out ones. Received: {count:,} "
+            f"documents, of which none is of {missing.pop()}. Set another --document_boundary, or "
+            f"another --heldout_fraction than {share}."
+        )
 
     def run(self) -> dict[str, dict[str, Any]]:
         """Return the figures of both models on the held-out documents of each text."""

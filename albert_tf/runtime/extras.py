@@ -21,6 +21,11 @@ def load(module: str, extra: str, use: str) -> ModuleType:
         if not f"{module}.".startswith(f"{error.name}."):
             raise  # installed, but broken
         raise InputError(missing(module, extra, use)) from None
+    except ImportError as error:
+        raise InputError(
+            f"{use} needs the package {module.partition('.')[0]}, which is installed but cannot be "
+            f"imported: {str(error).splitlines()[0]} Run {install(extra)}."
+        ) from None
 
 
 def missing(module: str, extra: str, use: str) -> str:

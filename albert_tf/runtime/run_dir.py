@@ -222,9 +222,11 @@ class RunDir:
         if not os.path.isfile(self.config_path):
             nested = sorted(glob.glob(os.path.join(glob.escape(self.path), "*", "config.json")))
             suggestion = f" Did you mean {os.path.dirname(nested[0])!r}?" if nested else ""
+            what = f"no config.json in {self.path!r}"
+            if not os.path.exists(self.path):
+                what = f"no folder {self.path!r}"
             raise InputNotFoundError(
-                f"no config.json in {self.path!r} (working directory {os.getcwd()}): not a run "
-                "folder." + suggestion
+                f"{what} (working directory {os.getcwd()}): not a run folder.{suggestion}"
             )
         return outputs.read_json(self.config_path)
 

@@ -150,7 +150,7 @@ def training_flops(seq_length: int) -> float:
     return 6 * (products + scores + _MASKED * head)
 
 
-def measured_flops_per_s(size: int = 768, times: int = 3) -> float:
+def measured_flops_per_s(size: int = 768, times: int = 10) -> float:
     """Return the arithmetic of products of float32 matrices on all of this machine's cores.
 
     It is that of a second in which nothing else runs, since the time is that of the processor.

@@ -113,15 +113,16 @@ class Embedding(FinetuningKind[EmbeddingSettings]):
                 f"{loss} needs {_NEEDS[task.loss]} as training examples. Received: others. Set "
                 "another loss, or none: the default is one that the training part allows."
             )
-        if task.is_contrastive and batch // replicas < 2:
+        compares = task.is_contrastive or task.loss == "cosent"
+        if compares and batch // replicas < 2:
             raise ConfigError(
-                f"{loss} takes negatives from the batch, so `training.batch_size` must be at least "
-                f"2 for each replica. Received: {batch} for {replicas}."
+                f"{loss} compares the examples of a batch, so `training.batch_size` must be at "
+                f"least 2 for each replica. Received: {batch} for {replicas}."
             )
-        if task.is_contrastive and len(train) < 2:
+        if compares and len(train) < 2:
             raise ConfigError(
-                f"{loss} takes negatives from the batch, so the training part must have at least 2 "
-                "examples. Received: 1. Add some."
+                f"{loss} compares the examples of a batch, so the training part must have at least "
+                "2 examples. Received: 1. Add some."
             )
         dropout = (model.hidden_dropout, model.attention_dropout, task.dropout)
         if task.loss == "simcse" and not any(dropout):

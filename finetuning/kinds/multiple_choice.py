@@ -31,7 +31,8 @@ class MultipleChoice(FinetuningKind[MultipleChoiceSettings]):
     ) -> ChoiceExample:
         """Return the example in an object with question, options and, if any, context."""
         question = text_of(row, "question")
-        context, options = text_of({"context": "", **row}, "context"), row.get("options")
+        context = text_of(row, "context") if row.get("context") is not None else ""
+        options = row.get("options")
         if "options" not in row:
             raise ValueError("the key `options` is missing")
         if not isinstance(options, list) or len(options) < 2:

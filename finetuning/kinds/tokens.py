@@ -49,7 +49,8 @@ class Tokens(FinetuningKind[TokenSettings]):
         self, row: Mapping[str, Any], task: TokenSettings, columns: Sequence[str]
     ) -> TokenExample:
         """Return the example in an object with text."""
-        return TokenExample(text_of(row, text_key_of(columns)))
+        key = text_key_of(columns)
+        return TokenExample(text_of(row, key if isinstance(row.get(key), str) else "text"))
 
     def constant_answer(self, data: Data[TokenSettings]) -> tuple[str, Prediction] | None:
         """Return no entity; None if every word has a label."""

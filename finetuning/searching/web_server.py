@@ -192,7 +192,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def _as_html(results: list[Result]) -> str:
     """Return the results as a list in HTML, in which all text is escaped."""
     if not results:
-        return '<p class="about">No passage has any of these words.</p>'
+        return '<p class="about">No passage has any of these very words.</p>'
     items = (
         f'<li><span class="score" title="score">{result.score:.4f}</span>'
         f'<span class="place">{html.escape(result.place)}</span><p>{_marked(result)}</p></li>'

@@ -56,7 +56,7 @@ def test_answers_in_the_shell(world, capsys, monkeypatch):
     run("ask", "--index=i", "--query=degrees", "--by=words")
     assert capsys.readouterr().out.startswith("1. notes/b.md  ")
     run("ask", "--index=i", "--query=zebra", "--by=words")
-    assert capsys.readouterr().out == "No passage has any of these words.\n"
+    assert capsys.readouterr().out == "No passage has any of these very words.\n"
 
 
 def test_a_line_that_is_unknown_is_null(world):
@@ -116,7 +116,7 @@ def test_queries_of_a_pipe(world, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", stdin)
     run("ask", f"--index={world}/i", "--by=words", "--top_k=1")
     out = capsys.readouterr().out
-    assert "# \ufffd\nNo passage has any of these words.\n# sea\n1. " in out
+    assert "# \ufffd\nNo passage has any of these very words.\n# sea\n1. " in out
 
 
 def test_an_index_is_brought_up_to_date(world, pretrained, tmp_path, capsys):

@@ -207,7 +207,8 @@ def test_an_ensemble_s_submission_is_checked_first(tuned: pathlib.Path, tmp_path
         part="dev",
         submission=str(tmp_path / "no" / "x.tsv"),
     )
-    with pytest.raises(InputError, match="--submission must be a file in a folder that exists"):
+    (tmp_path / "no").touch()
+    with pytest.raises(InputError, match="--submission must be a file in a folder. Received"):
         ensemble.main(options)
 
 
@@ -217,8 +218,9 @@ def test_where_answers_go_is_checked_before_anything_is_asked(
     flag: str, dry_run: bool, tmp_path: pathlib.Path
 ):
     """The run is not even looked for."""
+    (tmp_path / "no").touch()
     values = {flag: str(tmp_path / "no" / "p.json"), "part": "dev", "dry_run": dry_run}
-    with pytest.raises(InputError, match=f"--{flag} must be a file in a folder that exists"):
+    with pytest.raises(InputError, match=f"--{flag} must be a file in a folder. Received"):
         predict.main(PredictOptions(str(tmp_path / "no run"), **values))
 
 

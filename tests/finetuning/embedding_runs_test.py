@@ -133,6 +133,7 @@ def test_a_single_example_has_no_negatives(folder, start):
     ("folder", "given", "message"),
     [
         ("in_batch", "training.batch_size=1", "at least 2 for each replica. Received: 1 for 1"),
+        ("cosent", "training.batch_size=1", "at least 2 for each replica. Received: 1 for 1"),
         ("in_batch", "task.loss=cosine", "cosine needs pairs of texts with scores"),
         ("cosine", "task.loss=in_batch", "in_batch needs pairs of texts, .* without scores"),
         ("simcse", "task.loss=teacher_cosine", "single texts with a teacher's vectors"),

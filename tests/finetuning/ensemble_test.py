@@ -79,7 +79,8 @@ def test_an_ensemble_of_multiple_choice(race: Source, tmp_path: pathlib.Path):
             runs, str(output), race.data_dir, select="all", part="test", submission=str(submission)
         )
 
-    with pytest.raises(InputError, match="--submission must be a file in a folder that exists"):
+    (tmp_path / "none").touch()
+    with pytest.raises(InputError, match="--submission must be a file in a folder. Received"):
         main(options(tmp_path / "none" / "test.tsv"))
     assert not output.exists()  # so that the same command can be given again
     main(options(output / "test.tsv"))

@@ -227,6 +227,10 @@ def test_mistakes(options: AdaptOptions, fake: Commands, tmp_path: pathlib.Path)
         ({"set": ("evaluation.every=10",)}, "`evaluation.every` must be 0, since both"),
         ({"corpus": f"text:{tmp_path}/**/*.txt"}, "--output must not be in the folder of text:"),
         ({"general_text_column": "body"}, "--general_text_column requires --general"),
+        (
+            {"document_boundary": "file", "corpus": f"text:{tmp_path}/a.txt"},
+            "1 documents, of which none",
+        ),
         ({"set": ("model.hidden_size=48",)}, "contains another model than the run's.*hidden_size"),
         (
             {"general": options.corpus, "own_weight": 2000.0},

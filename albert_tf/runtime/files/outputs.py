@@ -166,11 +166,11 @@ def require_new(path: str, flag: str = "--output") -> None:
 
 
 def require_file(path: str, flag: str) -> None:
-    """Check that a file can be written at `path`, whose folder must exist.
+    """Check that a file can be written at `path`, whose folder `new_file` creates.
 
     Raises:
       InputError: `path` is a URL or a folder, has the name of a compression other than .gz, or its
-        folder does not exist or cannot be written.
+        folder cannot be written.
     """
     if is_compressed(path) and not path.lower().endswith(GZIP):
         raise InputError(
@@ -178,10 +178,12 @@ def require_file(path: str, flag: str) -> None:
             "without a compression."
         )
     folder = os.path.dirname(os.path.abspath(path)) if path else ""
+    while folder and not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
     if "://" in path or not os.path.isdir(folder):
         raise InputError(
-            f"{flag} must be a file in a folder that exists. Received: {path!r} (working directory "
-            f"{os.getcwd()}). Create the folder or name another."
+            f"{flag} must be a file in a folder. Received: {path!r} (working directory "
+            f"{os.getcwd()}). Name another."
         )
     if os.path.isdir(path):
         raise InputError(f"{flag} must be a file. Received: {path!r}, a folder.")
@@ -231,6 +233,7 @@ def new_file(path: str) -> Iterator[str]:
     partial = path + SUFFIX
     try:
         with writing(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             yield partial
             _sync(partial)
             os.replace(partial, path)

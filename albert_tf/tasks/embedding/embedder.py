@@ -162,14 +162,14 @@ def _loaded(path: str) -> Parts:
 def load_embedder(path: str) -> Embedder:
     """Load a model that turns texts into vectors of length 1.
 
-    >>> embedder = albert_tf.load_embedder("albert-mini-en")
+    >>> embedder = albert_tf.load_embedder("albert-mini-en-embed")
     >>> embedder(["The river flooded.", "Ships sail."]).shape
     (2, 384)
 
     Args:
-      path: a run of `finetuning.train --task=embedding`, an export of the kind `embedding`, or any
-        encoder: a pretraining run, a converted folder, an exported encoder or the name of an
-        included model, which are not trained for this.
+      path: `albert-mini-en-embed`, a run of `finetuning.train --task=embedding`, an export of the
+        kind `embedding`, or any encoder, which is not trained for this: a pretraining run, a
+        converted folder, an exported encoder or `albert-mini-en`.
 
     Raises:
       InputNotFoundError: there is no model at `path`.

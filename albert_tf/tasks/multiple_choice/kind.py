@@ -19,7 +19,7 @@ from albert_tf.tasks.multiple_choice.model import (
     option_letter,
 )
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
-from albert_tf.tasks.probabilities import softmax
+from albert_tf.tasks.probabilities import pooled_softmax, softmax
 from albert_tf.tasks.transformers_head import TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -61,9 +61,9 @@ class MultipleChoice(Kind[MultipleChoiceSettings]):
         those of the question's own options. `outputs` are logits [N, options].
         """
         predictions = []
-        pooled = features.pooled(softmax(outputs), task.long_texts)
-        for row, example in zip(pooled, examples, strict=True):
-            probabilities = row[: len(example.options)] / row.sum()
+        rows = softmax(self.text_logits(outputs, features, task))
+        for row, example in zip(rows, examples, strict=True):
+            probabilities = row[: len(example.options)]
             choice = int(probabilities.argmax())
             predictions.append(
                 {
@@ -73,6 +73,12 @@ class MultipleChoice(Kind[MultipleChoiceSettings]):
                 }
             )
         return predictions
+
+    def text_logits(
+        self, outputs: np.ndarray, features: TextFeatures, task: MultipleChoiceSettings
+    ) -> np.ndarray:
+        """Return logits [questions, options]; see `pooled_softmax`."""
+        return pooled_softmax(features, outputs, task.long_texts)
 
     def module(
         self, model: MultipleChoiceModel, tokenizer: Tokenizer, values: ExportSettings

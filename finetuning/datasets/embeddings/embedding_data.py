@@ -11,7 +11,7 @@ from albert_tf.runtime.files.compression import format_of
 from albert_tf.tasks.embedding.examples import ContrastExample, Corpus, SearchExample
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import TextExample
-from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
+from finetuning.datasets.dataset import Data, Dataset, Prediction, Reading, Source, require_section
 from finetuning.datasets.embeddings import beir
 from finetuning.datasets.embeddings.pair_tables import GLUE_PAIR, LIST, examples_of, is_optional
 from finetuning.datasets.embeddings.teacher_vectors import with_vectors
@@ -55,12 +55,14 @@ class EmbeddingData(Dataset[EmbeddingSettings]):
     ) -> Sequence[TextExample]:
         """Read the examples of a part; of the training part as they are trained on."""
         require_section(self.name, task, kind=self.kind)
-        examples = self.examples(source, part)
+        examples = self.examples(source, part, to_predict=True)
         are_texts = all(example.second is None for example in examples)
         return examples if part == "train" or are_texts else self.measured(examples)
 
-    def examples(self, source: Source, part: str) -> Sequence[TextExample]:
-        """Return the examples of a part as its files have them."""
+    def examples(
+        self, source: Source, part: str, to_predict: bool = False
+    ) -> Sequence[TextExample]:
+        """Return the examples of a part as its files have them; those to predict may be empty."""
         if source.tfds:
             raise InputError("--tfds must not be set for embeddings, which are read from files.")
         folder = source.data_dir or ""
@@ -73,7 +75,9 @@ class EmbeddingData(Dataset[EmbeddingSettings]):
         )
         if format_of(path) == ".tsv" and GLUE_PAIR <= {*table.columns}:
             table = open_table(path, quotes_are_text=True)
-        examples = examples_of(table, source.reading)
+        if part == "train" and source.reading.label_column != Reading().label_column:
+            table.require((source.reading.label_column,))
+        examples = examples_of(table, source.reading, to_predict)
         vectors = os.path.join(folder, f"{part}.vectors")
         if os.path.exists(vectors):
             return with_vectors(examples, vectors, path)
@@ -117,6 +121,15 @@ class Similarity(EmbeddingData):
 
     metrics: tuple[str, ...] = ("spearman", "pearson")
     name = "sts"
+
+    def read_part(
+        self, source: Source, part: str, task: EmbeddingSettings
+    ) -> Sequence[TextExample]:
+        """Read the examples of a part, of which some or all may have no score."""
+        require_section(self.name, task, kind=self.kind)
+        examples = self.examples(source, part, to_predict=True)
+        has_scores = all(example.label is not None for example in examples)
+        return self.measured(examples) if has_scores and part != "train" else examples
 
     def measured(self, examples: Sequence[TextExample]) -> Sequence[TextExample]:
         """Return the examples of a dev part, which are scored pairs.

@@ -31,12 +31,12 @@ def is_optional(column: str, reading: Reading) -> bool:
     return column in (reading.label_column, _SCORE) or bool(_NEGATIVE.fullmatch(column))
 
 
-def examples_of(table: Table, reading: Reading) -> list[TextExample]:
+def examples_of(table: Table, reading: Reading, allow_empty: bool = False) -> list[TextExample]:
     """Return the examples of a table.
 
     They are texts (`text`), or pairs of one of `PAIRS`, which may have a score (`score`, or the
     column of labels), or negatives: the columns `negative`, `negative_1`, ..., of which cells may
-    be empty, or in JSON lines a list `negatives`.
+    be empty, or in JSON lines a list `negatives`. With `allow_empty`, texts may be empty too.
 
     Raises:
       InputError: the header names neither, or a row is invalid or has a score and negatives.
@@ -47,17 +47,21 @@ def examples_of(table: Table, reading: Reading) -> list[TextExample]:
     if LIST in table.columns:
         negatives.append(LIST)
     if len(texts) == 1:
-        rows = table.select(texts)
+        rows = table.select(texts, allow_empty=allow_empty)
         return [TextExample(first) for _, (first,) in rows]
     if scores:
-        return [*_scored(table, texts, scores[0], negatives)]
-    return [*_contrasts(table, texts, negatives)]
+        return [*_scored(table, texts, scores[0], negatives, allow_empty)]
+    return [*_contrasts(table, texts, negatives, allow_empty)]
 
 
 def _scored(
-    table: Table, texts: Sequence[str], score: str, negatives: Sequence[str]
+    table: Table,
+    texts: Sequence[str],
+    score: str,
+    negatives: Sequence[str],
+    allow_empty: bool,
 ) -> Iterator[TextExample]:
-    rows = _rows(table, (*texts, score, *negatives), negatives)
+    rows = _rows(table, (*texts, score, *negatives), negatives, allow_empty)
     for location, (a, b, number, *others) in rows:
         if any(others):
             raise InputError(
@@ -67,8 +71,8 @@ def _scored(
         yield TextExample(a, b, _number(number, location, score))
 
 
-def _rows(table: Table, names: Sequence[str], unchecked: Sequence[str]) -> Rows:
-    rows = table.select(names, unchecked=unchecked)
+def _rows(table: Table, names: Sequence[str], unchecked: Sequence[str], allow_empty: bool) -> Rows:
+    rows = table.select(names, allow_empty=allow_empty, unchecked=unchecked)
     return note_if_quoted(rows, 2) if table.quotes_are_text else rows
 
 
@@ -87,9 +91,9 @@ def _text_columns(table: Table, reading: Reading) -> tuple[str, ...]:
 
 
 def _contrasts(
-    table: Table, texts: Sequence[str], negatives: Sequence[str]
+    table: Table, texts: Sequence[str], negatives: Sequence[str], allow_empty: bool
 ) -> Iterator[TextExample]:
-    for location, (a, b, *others) in _rows(table, (*texts, *negatives), negatives):
+    for location, (a, b, *others) in _rows(table, (*texts, *negatives), negatives, allow_empty):
         cells: list[Any] = []
         for name, value in zip(negatives, others, strict=True):
             if name == LIST and isinstance(value, str) and _SHOWN_LIST.fullmatch(value):

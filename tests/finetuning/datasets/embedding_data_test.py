@@ -10,6 +10,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.embedding.examples import ContrastExample, SearchExample
+from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Reading, Source
@@ -277,6 +278,31 @@ def test_negatives_that_are_no_texts(tmp_path, value, words):
     message = f"train.jsonl:1: negatives must be texts .* Received: {words}"
     with pytest.raises(InputError, match=message):
         EMBEDDING.examples(write(tmp_path, train__jsonl=content), "train")
+
+
+def test_a_column_of_scores_that_is_missing_is_named(tmp_path):
+    """Otherwise pairs that are not alike would be trained as pairs that belong together."""
+    source = write(tmp_path, train__csv="text_a,text_b,sim\na,b,0.1\nc,d,0.9\n", dev__csv=SCORED)
+    with pytest.raises(InputError, match="column.*'?simm"):
+        EMBEDDING.read(dataclasses.replace(source, reading=Reading(label_column="simm")))
+    data = STS.read(dataclasses.replace(source, reading=Reading(label_column="sim")))
+    assert [example.label for example in data.train] == [0.1, 0.9]
+
+
+SCORED = "text_a,text_b,score\na,b,1\nc,d,2\n"
+
+
+@pytest.mark.parametrize("dataset", [STS, PAIRS_OF_TEXTS])
+def test_a_part_to_predict_may_have_no_scores_and_empty_texts(tmp_path, dataset):
+    source = write(tmp_path, test__csv="text_a,text_b\na,\nc,d\n")
+    task = EmbeddingSettings()
+    examples = dataset.read_part(source, "test", task)
+    assert [(each.first, each.second, each.label) for each in examples] == [
+        ("a", "", None),
+        ("c", "d", None),
+    ]
+    alone = write(tmp_path / "alone", test__jsonl=lines({"text": ""}, {"text": "b"}))
+    assert [each.first for each in dataset.read_part(alone, "test", task)] == ["", "b"]
 
 
 @pytest.mark.parametrize("key", ["negative", "negative_2", "score", "label"])

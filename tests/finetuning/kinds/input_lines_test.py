@@ -9,6 +9,8 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.kinds.input_lines import input_lines, read_line
 
 SINGLE = ClassifierSettings(labels=("a", "b"))
@@ -109,3 +111,18 @@ def test_a_json_list_is_read_as_a_part(tmp_path: pathlib.Path):
         input_lines(str(tmp_path / "x.json"))
     (tmp_path / "x.json").write_text('{"text": "one"}\n')
     assert list(input_lines(str(tmp_path / "x.json"))) == [(1, '{"text": "one"}\n')]
+
+
+def test_keys_of_the_run_and_those_of_all_runs():
+    task = TokenSettings(labels=("x",))
+    for columns in ((), ("body",), ("tokens",)):
+        line = '{"id": 7, "text": "Ann met", "tokens": ["Ann", "met"]}'
+        example, name = read_line(line, task, "in", 1, columns)
+        assert (example.text, name) == ("Ann met", 7)
+    assert read_line('{"body": "Bo"}', task, "in", 1, ("body",))[0].text == "Bo"
+
+
+def test_a_context_may_be_null():
+    line = '{"question": "a", "options": ["b", "c"], "context": null}'
+    example, _ = read_line(line, MultipleChoiceSettings(), "in", 1)
+    assert example.context == ""

@@ -21,6 +21,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Sequences, TextFeatures
 from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceModel, MultipleChoiceSettings
 from albert_tf.tasks.predictor import load_predictor, load_task_model, predict
 from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.texts import featurize_texts
@@ -112,6 +113,8 @@ def test_the_temperature_of_several_labels():
         ("multi_label", "mean", 24, 0.7),
         ("classifier", "max", 24, 0.75),  # p / (p + 1/2) = .6
         ("multi_label", "max", 30, 0.75),  # p = .75
+        ("multiple_choice", "mean", 24, 0.7),
+        ("multiple_choice", "max", 24, 0.75),
     ],
 )
 def test_the_temperature_of_texts_in_windows(kind, long_texts, right, p):
@@ -123,6 +126,9 @@ def test_the_temperature_of_texts_in_windows(kind, long_texts, right, p):
     if kind == "classifier":
         task = ClassifierSettings(labels=("a", "b"), long_texts=long_texts)
         model, logits = SequenceClassifier(encoder, task), np.tile([[2.0, 0.0], [0, 0]], (40, 1))
+    elif kind == "multiple_choice":
+        task = MultipleChoiceSettings(num_choices=2, long_texts=long_texts)
+        model, logits = MultipleChoiceModel(encoder, task), np.tile([[2.0, 0.0], [0, 0]], (40, 1))
     else:
         task = MultiLabelSettings(labels=("a",), long_texts=long_texts)
         model, logits = MultiLabelClassifier(encoder, task), np.tile([[2.0], [0.0]], (40, 1))

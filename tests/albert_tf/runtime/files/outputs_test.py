@@ -268,13 +268,15 @@ def test_where_a_file_can_be_written(tmp_path):
     (tmp_path / "file").touch()
     outputs.require_file(str(tmp_path / "file"), "--output")
     for path, words in {
-        tmp_path / "no" / "file": "in a folder that exists",
         tmp_path: "must be a file. Received: .* a folder",
-        tmp_path / "file" / "under": "in a folder that exists",
-        "gs://bucket/file": "in a folder that exists",
+        tmp_path / "file" / "under": "must be a file in a folder. Received",
+        "gs://bucket/file": "must be a file in a folder. Received",
     }.items():
         with pytest.raises(InputError, match=f"--output.*{words}"):
             outputs.require_file(str(path), "--output")
+    outputs.require_file(str(tmp_path / "no" / "file"), "--output")
+    outputs.write_bytes(str(tmp_path / "no" / "file"), b"a")
+    assert (tmp_path / "no" / "file").read_bytes() == b"a"
     outputs.require_folder(str(tmp_path), "--output")
     outputs.require_folder(str(tmp_path / "new" / "deep"), "--output")
     with pytest.raises(InputError, match="--output must be a folder. Received: .*, a file"):
