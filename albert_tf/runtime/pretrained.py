@@ -32,6 +32,11 @@ def name_of(path: str | os.PathLike[str]) -> str:
     return os.path.abspath(paths.expand(path))
 
 
+def shown(path: str) -> str:
+    """Return a path, or of the folder of an included model its name."""
+    return path.replace(FOLDER + os.sep, "")
+
+
 def locate(path: str | os.PathLike[str]) -> str:
     """Return the folder of a trained model, given its path or the name of an included model.
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import programs, settings
+from albert_tf.runtime import pretrained, programs, settings
 from albert_tf.runtime.errors import shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.report_text import MIN_EXAMPLES, cell, markdown_table
@@ -32,6 +32,7 @@ def write(
     config, task = run.config(), task_of(run.path)
     name, examples = next(iter(data.dev.items()))
     thresholds = FINETUNING[task.kind].thresholds
+    loader = "load_embedder" if FINETUNING[task.kind].has_vectors else "load_predictor"
     shown = {("task", thresholds.key)} if thresholds and thresholds.per_label else set()
     values = [
         (
@@ -56,6 +57,7 @@ def write(
         markdown_table(("key", "value"), values),
         "## Use",
         programs.shown(f"    python -m finetuning.predict --run_dir={run.path} --input=FILE"),
+        f'In Python: `albert_tf.{loader}("{run.path}")`.',
     ]
     with outputs.new_file(run.card_path) as partial, open(partial, "w", encoding="utf-8") as file:
         file.write("\n\n".join(parts) + "\n")
@@ -68,9 +70,9 @@ def _origin(
     commit = run.environment().get("commit")
     return (
         f"An ALBERT model of kind `{config['task']['kind']}` with {parameters:,} parameters in its "
-        f"encoder, fine-tuned from `{config['init']}` on {result['train_examples']:,} examples of "
-        f"{source.location} (data {config['data']}, seed {config['seed']}) in "
-        f"{result['seconds']:,.0f} s{f', with the code of commit `{commit}`' if commit else ''}."
+        f"encoder, fine-tuned from `{pretrained.shown(config['init'])}` on "
+        f"{result['train_examples']:,} examples of {source.location} (data {config['data']}, seed "
+        f"{config['seed']}) in {result['seconds']:,.0f} s{f', with the code of commit `{commit}`' if commit else ''}."
     )
 
 

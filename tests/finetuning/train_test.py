@@ -53,6 +53,7 @@ def test_every_seed_learns_and_leaves_a_whole_run(tuned: pathlib.Path, fruit: st
         assert (best["step"], best["dev/accuracy"]) == (result["best_step"], result["accuracy"])
         card = pathlib.Path(run.card_path).read_text(encoding="utf-8")
         assert "## Confusion" in card and f"{result['accuracy']:.4f}" in card
+        assert f'`albert_tf.load_predictor("{run.path}")`' in card
         rows = pathlib.Path(run.predictions_path("dev")).read_text(encoding="utf-8").splitlines()
         right = sum(
             row["example"]["label"] == row["prediction"]["label"] for row in map(json.loads, rows)

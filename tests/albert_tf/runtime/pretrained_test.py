@@ -54,6 +54,8 @@ def test_a_path_goes_before_a_name_and_an_unknown_name_lists_the_others(
     shipped: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ):
     assert pretrained.locate(NAME) == os.path.join(pretrained.FOLDER, NAME)
+    assert pretrained.shown(f"random:{pretrained.locate(NAME)}") == f"random:{NAME}"
+    assert pretrained.shown("/a/run") == "/a/run"
     with pytest.raises(InputError, match=f"{NAME}.* is not a fine-tuned run"):
         albert_tf.load_predictor(NAME)
     (tmp_path / "here" / NAME).mkdir(parents=True)
