@@ -68,11 +68,12 @@ def _origin(
 ) -> str:
     parameters = settings.from_dict(AlbertConfig, config["model"]).param_count()
     commit = run.environment().get("commit")
+    code = f", with the code of commit `{commit}`" if commit else ""
     return (
         f"An ALBERT model of kind `{config['task']['kind']}` with {parameters:,} parameters in its "
         f"encoder, fine-tuned from `{pretrained.shown(config['init'])}` on "
         f"{result['train_examples']:,} examples of {source.location} (data {config['data']}, seed "
-        f"{config['seed']}) in {result['seconds']:,.0f} s{f', with the code of commit `{commit}`' if commit else ''}."
+        f"{config['seed']}) in {result['seconds']:,.0f} s{code}."
     )
 
 

@@ -49,7 +49,8 @@ def test_the_mean_over_queries():
 @pytest.mark.slow
 def test_generated_cases_are_scored_as_by_trec_eval():
     pytrec_eval = pytest.importorskip("pytrec_eval")
-    from albert_tf.tasks.embedding.kind import ranking
+    from albert_tf.tasks.embedding.examples import Corpus, SearchExample
+from albert_tf.tasks.embedding.kind import ranking
 
     names = {
         "ndcg_at_10": "ndcg_cut_10",
@@ -66,7 +67,8 @@ def test_generated_cases_are_scored_as_by_trec_eval():
         grades |= {"missing": 1}
         evaluator = pytrec_eval.RelevanceEvaluator({"q": grades}, {*names.values()})
         wanted = evaluator.evaluate({"q": dict(zip(ids, scores, strict=True))})["q"]
-        ranked = [name for name, _ in ranking(ids, np.array(scores))]
+        search = SearchExample("q", corpus=Corpus(ids, ids))
+        ranked = [name for name, _ in ranking(search, np.array(scores))]
         found = score_ranking(ranked, grades)
         reciprocal = wanted["recip_rank"]  # of the first relevant document
         assert found["mrr_at_10"] == pytest.approx(reciprocal * (reciprocal >= 1 / 10), abs=1e-9)
