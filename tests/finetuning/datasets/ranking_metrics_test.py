@@ -50,7 +50,7 @@ def test_the_mean_over_queries():
 def test_generated_cases_are_scored_as_by_trec_eval():
     pytrec_eval = pytest.importorskip("pytrec_eval")
     from albert_tf.tasks.embedding.examples import Corpus, SearchExample
-from albert_tf.tasks.embedding.kind import ranking
+    from albert_tf.tasks.embedding.kind import ranking
 
     names = {
         "ndcg_at_10": "ndcg_cut_10",
