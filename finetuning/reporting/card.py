@@ -83,6 +83,7 @@ def _scores(kind: str, result: Mapping[str, Any]) -> str:
     if thresholds := FINETUNING[kind].thresholds:
         beside[f"at threshold {thresholds.default_label}"] = "at_default_threshold"
     columns = {title: result[key] for title, key in beside.items() if key in result}
+    columns |= {"before training": result["at_start"]} if "at_start" in result else {}
     columns |= result.get("references", {})
     rows = [
         (

@@ -167,7 +167,8 @@ def line(kind: str, result: Mapping[str, Any]) -> str:
     text += f" over {result['dev_examples']:,} examples"
     if "baseline" in result:
         text += f" (a constant answer, chosen in training: {result['baseline']:.4f})"
-    if references := result.get("references"):
+    references = {"before training": result["at_start"]} if "at_start" in result else {}
+    if references := references | result.get("references", {}):
         shown = (f"{name} {scores[metric]:.4f}" for name, scores in references.items())
         text += f" ({', '.join(shown)})"
     precision = result.get("training_precision", "float32")

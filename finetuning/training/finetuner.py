@@ -138,7 +138,8 @@ class Finetuner:
                     model, config, plan, train, evaluate, metric, run, arrange, self.fit
                 )
             model = self._in_float32(model, config, source)
-            self._finish(model, config, run_config, metric, best_step, count, run)
+            start = self._scores_at_start(config, source)
+            self._finish(model, config, run_config, metric, best_step, count, run, start)
 
     def _require_same_vocabulary(self, run: RunDir) -> None:
         if not os.path.isdir(run.tokenizer_path):
@@ -273,6 +274,14 @@ class Finetuner:
         model.task = model.task.replace(**{rule.key: best})
         return rule.describe(best, examples, len(self.data.train), per_label)
 
+    def _scores_at_start(self, config: FinetuneConfig, source: TrainingSource) -> Scores | None:
+        """Return the dev scores of a model of vectors before training; other kinds have no head."""
+        if not FINETUNING[self.dataset.kind].has_vectors:
+            return None
+        with self.strategy.scope():
+            model = source.model(config)
+        return self.scores(model, *next(iter(self.data.dev.items())), config.training)[0]
+
     def _finish(
         self,
         model: TaskModel,
@@ -282,6 +291,7 @@ class Finetuner:
         best_step: int,
         count: int,
         run: RunDir,
+        start: Scores | None,
     ) -> None:
         """Evaluate the best weights; write scores, predictions, plots and the model card."""
         judged = self._calibrate(model, config.training) if config.training.calibrate else {}
@@ -302,6 +312,8 @@ class Finetuner:
         result = report.result_of(
             self.dataset, self.data, parts, run.metrics("seconds"), metric, best_step
         )
+        if start:
+            result["at_start"] = start
         result |= {"train_examples": count, "training_precision": config.training.precision}
         predictions, (examples, *_) = next(iter(parts.values()))[1], self.data.dev.values()
         judged = {calibration_report.ERROR: predictions, **judged}

@@ -1,5 +1,6 @@
 """Runs of embeddings from their files: every loss trains, a search decides, settings that clash."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -127,6 +128,21 @@ def test_a_single_example_has_no_negatives(folder, start):
     )
     with pytest.raises(ConfigError, match="at least 2 examples. Received: 1"):
         train.main(options_of(folder, start))
+
+
+@pytest.mark.parametrize("folder", ["in_batch"], indirect=True)
+def test_the_score_before_training_is_beside_that_of_the_run(folder, start, capsys):
+    """It is the same if nothing is learned, and of the weights that the run began with."""
+    for rate, is_same in (("1e-30", True), ("0.002", False)):
+        options = options_of(folder, start, f"training.learning_rate={rate}")
+        train.main(dataclasses.replace(options, run_dir=str(folder / rate)))
+        result = RunDir(str(folder / rate)).result()
+        begun = result["at_start"]
+        assert (begun["mrr_at_10"] == pytest.approx(result["mrr_at_10"])) is is_same
+        card = (folder / rate / "README.md").read_text()
+        assert f"before training {begun['ndcg_at_10']:.4f}, BM25" in capsys.readouterr().out
+        assert "| before training | BM25 | TF-IDF |" in card
+    assert begun == pytest.approx(RunDir(str(folder / "1e-30")).result()["at_start"])
 
 
 @pytest.mark.parametrize(
