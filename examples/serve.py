@@ -284,7 +284,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         model = self.server.models.get(match[1])
         if model is None or match[2] not in (None, str(model.version)):
             names = [f"{name}/versions/{m.version}" for name, m in self.server.models.items()]
-            raise BadRequestError(f"the models are {sorted(names)}", 404)
+            asked = match[1] if match[2] is None else f"{match[1]}/versions/{match[2]}"
+            raise BadRequestError(f"no model {asked!r}; there are {', '.join(sorted(names))}", 404)
         return model, match
 
     def _describe(self) -> dict[str, Any]:

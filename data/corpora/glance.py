@@ -28,6 +28,7 @@ _STEPS_OF_ADAPT = 600  # of the experiment `adapt`, which were measured; a large
 _MOST_PIECES_A_WORD, MOST_UNKNOWN = 2.2, 0.01
 _SHARE_OF_PEAK = 0.5  # of products of matrices, in a training step on a CPU
 _MASKED = 0.15
+_LONG_DOCUMENT = 20_000  # words
 _SEQUENCES, _FULL = 64, 0.9  # of a batch of albert-mini; the share of a sequence that is text
 
 
@@ -91,7 +92,13 @@ class Facts:
             "pieces a word": f"{self.sampled.pieces_a_word:.2f}",
             "unknown pieces": f"{self.sampled.unknown:.2%}",
         }
-        return markdown_table(("", ""), rows.items())
+        text = markdown_table(("", ""), rows.items())
+        if self.words > _LONG_DOCUMENT * (self.documents + self.copies):
+            text += (
+                "\n\nnote: documents this long are rare. If each is a file of several, such as the "
+                "chapters of a book, set --document_boundary."
+            )
+        return text
 
     def recommendation(self, flops_per_s: float, seq_length: int = 128) -> str:
         """Return which vocabulary and model to train, how long, and how many hours that takes.

@@ -30,6 +30,8 @@ def test_the_facts_of_documents():
     assert "| copies of other documents | 1 |" in facts.table()
     assert "| longest document | 31 words, in 3.txt |" in facts.table()
     assert "longest" not in Facts(1, 0, 1, ENGLISH).table()
+    assert "note: documents this long" in Facts(2, 1, 60_001, ENGLISH).table()
+    assert "note:" not in Facts(2, 1, 60_000, ENGLISH).table()
 
 
 def test_characters_are_those_of_the_whole_text(monkeypatch):
