@@ -111,8 +111,8 @@ CASES = {
     ),
     "similarity to no folder": (
         "similarity",
-        ["--run_dir={run}", "--data={records}", "--output={new}/s.png"],
-        ["--output", "exists"],
+        ["--run_dir={run}", "--data={records}", "--output={run}/config.json/s.png"],
+        ["--output", "folder"],
     ),
     "similarity to no picture": (
         "similarity",
