@@ -229,6 +229,11 @@ class Server(http.server.ThreadingHTTPServer):
         self.models = models
         self.free = threading.BoundedSemaphore(MAX_WAITING)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the traceback, unless the client has gone."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
     def close_request(self, request: Any) -> None:
         """Discard what still arrives: if it were unread, the client might not get the answer."""
         left, end = MAX_DISCARDED, time.monotonic() + DISCARD_S
@@ -284,8 +289,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         model = self.server.models.get(match[1])
         if model is None or match[2] not in (None, str(model.version)):
             names = [f"{name}/versions/{m.version}" for name, m in self.server.models.items()]
-            asked = match[1] if match[2] is None else f"{match[1]}/versions/{match[2]}"
-            raise BadRequestError(f"no model {asked!r}; there are {', '.join(sorted(names))}", 404)
+            raise BadRequestError(f"unknown model; there are {', '.join(sorted(names))}", 404)
         return model, match
 
     def _describe(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from typing import Annotated, Any
 
 from albert_tf.runtime import commands, pretrained
 from albert_tf.runtime.bounds import POSITIVE, one_of
-from albert_tf.runtime.errors import InputError, shortened
+from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import Predictor, load_predictor
@@ -74,7 +74,7 @@ _ThresholdOptions: Any = dataclasses.make_dataclass(
 class PredictOptions(_ThresholdOptions):
     """The command line of `finetuning.predict`."""
 
-    run_dir: str = commands.option("the fine-tuned run", path=True)
+    run_dir: str = commands.option("the fine-tuned run, or an included model", path=True)
     input: str = commands.option(
         "a file of examples, or - for stdin", "-", path=True, excludes="part"
     )
@@ -214,7 +214,7 @@ def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[
     if (name in OWN or kind.has_vectors) and kind.is_table_row(examples[0]):
         # The dev part may be of training examples. Notes on the file have been printed.
         with (
-            contextlib.suppress(InputError),
+            contextlib.suppress(InputError if kind.has_vectors else InputNotFoundError),
             contextlib.redirect_stderr(io.StringIO()),
         ):
             for keeps_rejected in (True, False):  # the kind decides by its own label columns

@@ -287,8 +287,8 @@ def _require_seeds(target: str, seeds: int) -> None:
     if os.path.isfile(RunDir(target).config_path) if seeds > 1 else several:
         count = "more than 1" if several else "1"
         raise InputError(
-            f"--seeds must be {count}, as before: {target} has such runs. Received: {seeds}. Pass "
-            "--seeds as before, or another --output."
+            f"--seeds must be {count}, as before: {target} has runs of that kind. Received: "
+            f"{seeds}. Pass --seeds as before, or another --output."
         )
 
 

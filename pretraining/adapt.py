@@ -26,7 +26,7 @@ from albert_tf.runtime import commands, pretrained, settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, between
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.report_text import markdown_table
+from albert_tf.runtime.report_text import counted, markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from data.corpora.corpus import NumberedCorpus, read_documents, split_of
 from data.corpora.glance import MOST_UNKNOWN
@@ -94,7 +94,8 @@ def main(options: AdaptOptions, run_command: Callable[..., None] = call) -> int:
     """
     adaptation = Adaptation(options, run_command)
     if options.dry_run:
-        print(f"{options.output}: {adaptation.steps or 'as many as fit'} steps")
+        steps = counted(adaptation.steps, "step") if adaptation.steps else "as many steps as fit"
+        print(f"{options.output}: {steps}")
         return 0
     try:
         figures = adaptation.run()
@@ -158,10 +159,11 @@ class Adaptation:
             missing.discard(split_of(document, share))
             if not missing:
                 return
+        place = "held out" if "train" in missing else "to train on"
         raise InputError(
-            f"{corpus} must have documents to train on and held-out ones. Received: {count:,} "
-            f"documents, of which none is of {missing.pop()}. Set another --document_boundary, or "
-            f"another --heldout_fraction than {share}."
+            f"{corpus} must have documents to train on and held-out ones. Received: "
+            f"{counted(count, 'document')}, all {place}. "
+            f"Set another --document_boundary, or another --heldout_fraction than {share}."
         )
 
     def run(self) -> dict[str, dict[str, Any]]:

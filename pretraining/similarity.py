@@ -75,7 +75,6 @@ def main(options: SimilarityOptions) -> None:
         for path in options.run_dir:
             results[path] = layer_similarity(load_encoder(path), records, options.batch_size)
             print(f"{path}\n\n{table(results[path])}\n")
-    os.makedirs(os.path.dirname(os.path.abspath(image)), exist_ok=True)
     panels = {
         name: {path: result[name] for path, result in results.items()} for name in (L2, ANGLE)
     }

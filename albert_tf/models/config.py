@@ -160,7 +160,7 @@ class AlbertConfig(Bounded):
     def from_json(cls, path: str) -> "AlbertConfig":
         """Read a config.json with the model's keys at the top, or under `model` as in a run.
 
-        `path` is the file, its folder, or an export with its version.
+        `path` is the file, its folder, or the versioned folder of an export.
 
         Raises:
           InputNotFoundError: there is no such file.

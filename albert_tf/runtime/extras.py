@@ -22,9 +22,10 @@ def load(module: str, extra: str, use: str) -> ModuleType:
             raise  # installed, but broken
         raise InputError(missing(module, extra, use)) from None
     except ImportError as error:
+        reason, *_ = str(error).splitlines() or ["no reason given"]
         raise InputError(
             f"{use} needs the package {module.partition('.')[0]}, which is installed but cannot be "
-            f"imported: {str(error).splitlines()[0]} Run {install(extra)}."
+            f"imported: {reason.rstrip('.')}. Run {install(extra)}."
         ) from None
 
 

@@ -33,7 +33,7 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 
 def shown(path: str) -> str:
-    """Return a path, or of the folder of an included model its name."""
+    """Return a path, with the folder of an included model shortened to its name."""
     return path.replace(FOLDER + os.sep, "")
 
 

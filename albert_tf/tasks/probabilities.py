@@ -13,7 +13,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def pooled_softmax(features: Any, logits: np.ndarray, long_texts: str) -> np.ndarray:
+def pooled_logits(features: Any, logits: np.ndarray, long_texts: str) -> np.ndarray:
     """Return logits [texts, ...] whose softmax is the pooled probabilities of the texts' windows.
 
     Those of `max` are normalized. `features` are `TextFeatures`, `logits` those of the windows.

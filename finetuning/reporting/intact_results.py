@@ -31,6 +31,7 @@ def require_intact(result: Any, path: str, metrics: Iterable[str] = ()) -> None:
     ]
     references = values.get("references", {})
     groups += references.values() if isinstance(references, dict) else [references]
+    groups += [values["at_start"]] if "at_start" in values else []
     names = {str(values.get("metric")), *metrics}
     is_intact = (
         all(isinstance(values.get(name), float) for name in names)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.runtime import devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError, writing
@@ -264,20 +265,18 @@ class Finetuner:
 
     def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> str:
         """Set the thresholds that are best for the held-out examples; return a sentence on them."""
-        rule, examples, per_label = (
-            _thresholds(self.dataset),
-            self.held_out,
-            values.threshold_per_label,
-        )
+        rule, examples = _thresholds(self.dataset), self.held_out
+        per_label = values.threshold_per_label
         scores, predictions = self.scores(model, "held out", examples, values)
         best = rule.best(predictions, examples, scores, per_label)
         model.task = model.task.replace(**{rule.key: best})
         return rule.describe(best, examples, len(self.data.train), per_label)
 
     def _scores_at_start(self, config: FinetuneConfig, source: TrainingSource) -> Scores | None:
-        """Return the dev scores of a model of vectors before training; other kinds have no head."""
+        """Return the dev scores before training; None unless the kind makes vectors."""
         if not FINETUNING[self.dataset.kind].has_vectors:
             return None
+        tf_keras.utils.set_random_seed(config.seed)  # for the weights that the run began with
         with self.strategy.scope():
             model = source.model(config)
         return self.scores(model, *next(iter(self.data.dev.items())), config.training)[0]

@@ -208,7 +208,7 @@ def test_an_ensemble_s_submission_is_checked_first(tuned: pathlib.Path, tmp_path
         submission=str(tmp_path / "no" / "x.tsv"),
     )
     (tmp_path / "no").touch()
-    with pytest.raises(InputError, match="--submission must be a file in a folder. Received"):
+    with pytest.raises(InputError, match="--submission must be a local file in a folder"):
         ensemble.main(options)
 
 
@@ -220,7 +220,7 @@ def test_where_answers_go_is_checked_before_anything_is_asked(
     """The run is not even looked for."""
     (tmp_path / "no").touch()
     values = {flag: str(tmp_path / "no" / "p.json"), "part": "dev", "dry_run": dry_run}
-    with pytest.raises(InputError, match=f"--{flag} must be a file in a folder. Received"):
+    with pytest.raises(InputError, match=f"--{flag} must be a local file in a folder"):
         predict.main(PredictOptions(str(tmp_path / "no run"), **values))
 
 

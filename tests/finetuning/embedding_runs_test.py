@@ -134,7 +134,7 @@ def test_a_single_example_has_no_negatives(folder, start):
 def test_the_score_before_training_is_beside_that_of_the_run(folder, start, capsys):
     """It is the same if nothing is learned, and of the weights that the run began with."""
     for rate, is_same in (("1e-30", True), ("0.002", False)):
-        options = options_of(folder, start, f"training.learning_rate={rate}")
+        options = options_of(folder, start, f"training.learning_rate={rate}", "task.projection=6")
         train.main(dataclasses.replace(options, run_dir=str(folder / rate)))
         result = RunDir(str(folder / rate)).result()
         begun = result["at_start"]

@@ -80,7 +80,7 @@ def test_an_ensemble_of_multiple_choice(race: Source, tmp_path: pathlib.Path):
         )
 
     (tmp_path / "none").touch()
-    with pytest.raises(InputError, match="--submission must be a file in a folder. Received"):
+    with pytest.raises(InputError, match="--submission must be a local file in a folder"):
         main(options(tmp_path / "none" / "test.tsv"))
     assert not output.exists()  # so that the same command can be given again
     main(options(output / "test.tsv"))

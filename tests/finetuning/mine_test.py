@@ -156,7 +156,7 @@ SCORED = "text_a\ttext_b\tscore\na\tb\t1\nc\td\t2\n"
         (PAIRS, {"candidates": "none.jsonl"}, "none.jsonl"),
         (PAIRS, {"output": "corpus.jsonl"}, "--output must not be --candidates or a part of"),
         (PAIRS, {"output": "c.txt", "candidates": "./c.txt"}, "--output must not be --candidates"),
-        (PAIRS, {"output": "train.tsv/train.jsonl"}, "--output must be a file in a folder. Receiv"),
+        (PAIRS, {"output": "train.tsv/train.jsonl"}, "--output must be a local file in a folder"),
     ],
 )
 def test_invalid_options_leave_nothing(tmp_path, monkeypatch, content, given, message):

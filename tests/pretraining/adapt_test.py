@@ -229,7 +229,7 @@ def test_mistakes(options: AdaptOptions, fake: Commands, tmp_path: pathlib.Path)
         ({"general_text_column": "body"}, "--general_text_column requires --general"),
         (
             {"document_boundary": "file", "corpus": f"text:{tmp_path}/a.txt"},
-            "1 documents, of which none",
+            "Received: 1 document, all held out. Set another --document_boundary",
         ),
         ({"set": ("model.hidden_size=48",)}, "contains another model than the run's.*hidden_size"),
         (

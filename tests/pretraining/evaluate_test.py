@@ -289,7 +289,7 @@ def test_folders_of_other_kinds_say_what_to_do(tiny_records: str, tmp_path: path
 
 
 def test_an_output_in_no_folder_is_refused_first(run: RunDir, tiny_records: str):
-    with pytest.raises(InputError, match="--output must be a file in a folder. Received"):
+    with pytest.raises(InputError, match="--output must be a local file in a folder"):
         main(EvaluateOptions(run.path, tiny_records, output=f"{__file__}/figures.json"))
 
 

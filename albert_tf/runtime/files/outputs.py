@@ -182,8 +182,8 @@ def require_file(path: str, flag: str) -> None:
         folder = os.path.dirname(folder)
     if "://" in path or not os.path.isdir(folder):
         raise InputError(
-            f"{flag} must be a file in a folder. Received: {path!r} (working directory "
-            f"{os.getcwd()}). Name another."
+            f"{flag} must be a local file in a folder that exists or can be created. Received: "
+            f"{path!r} (working directory {os.getcwd()}). Name another file."
         )
     if os.path.isdir(path):
         raise InputError(f"{flag} must be a file. Received: {path!r}, a folder.")
@@ -220,8 +220,8 @@ def _is_device(path: str) -> bool:
 def new_file(path: str) -> Iterator[str]:
     """Yield a temporary path next to `path`; rename it to `path` when the block ends.
 
-    Readers see either the complete new file or the old one. A pipe or a device is yielded itself.
-    If `path` is a link, its file is replaced.
+    Missing folders are created. Readers see either the complete new file or the old one. A pipe or
+    a device is yielded itself. If `path` is a link, its file is replaced.
 
     Raises:
       MachineError: the disk is full, or the folder cannot be written.

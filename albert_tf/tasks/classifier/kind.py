@@ -12,7 +12,7 @@ from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kind import ExportSettings
-from albert_tf.tasks.probabilities import pooled_softmax, softmax
+from albert_tf.tasks.probabilities import pooled_logits, softmax
 from albert_tf.tasks.texts import TextKind
 from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
@@ -66,8 +66,8 @@ class Classifier(TextKind[ClassifierSettings]):
     def text_logits(
         self, outputs: np.ndarray, features: TextFeatures, task: ClassifierSettings
     ) -> np.ndarray:
-        """Return logits [texts, labels]; see `pooled_softmax`."""
-        return pooled_softmax(features, outputs, task.long_texts)
+        """Return logits [texts, labels]; see `pooled_logits`."""
+        return pooled_logits(features, outputs, task.long_texts)
 
     def module(
         self, model: SequenceClassifier, tokenizer: Tokenizer, values: ExportSettings

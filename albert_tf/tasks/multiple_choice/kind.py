@@ -19,7 +19,7 @@ from albert_tf.tasks.multiple_choice.model import (
     option_letter,
 )
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
-from albert_tf.tasks.probabilities import pooled_softmax, softmax
+from albert_tf.tasks.probabilities import pooled_logits, softmax
 from albert_tf.tasks.transformers_head import TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -77,8 +77,8 @@ class MultipleChoice(Kind[MultipleChoiceSettings]):
     def text_logits(
         self, outputs: np.ndarray, features: TextFeatures, task: MultipleChoiceSettings
     ) -> np.ndarray:
-        """Return logits [questions, options]; see `pooled_softmax`."""
-        return pooled_softmax(features, outputs, task.long_texts)
+        """Return logits [questions, options]; see `pooled_logits`."""
+        return pooled_logits(features, outputs, task.long_texts)
 
     def module(
         self, model: MultipleChoiceModel, tokenizer: Tokenizer, values: ExportSettings

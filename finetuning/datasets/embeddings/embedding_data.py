@@ -56,8 +56,12 @@ class EmbeddingData(Dataset[EmbeddingSettings]):
         """Read the examples of a part; of the training part as they are trained on."""
         require_section(self.name, task, kind=self.kind)
         examples = self.examples(source, part, to_predict=True)
-        are_texts = all(example.second is None for example in examples)
-        return examples if part == "train" or are_texts else self.measured(examples)
+        is_scored = part != "train" and self._has_answers(examples)
+        return self.measured(examples) if is_scored else examples
+
+    def _has_answers(self, examples: Sequence[TextExample]) -> bool:
+        """Return True for examples with which vectors are scored, False for some to predict."""
+        return any(example.second is not None for example in examples)
 
     def examples(
         self, source: Source, part: str, to_predict: bool = False
@@ -122,14 +126,8 @@ class Similarity(EmbeddingData):
     metrics: tuple[str, ...] = ("spearman", "pearson")
     name = "sts"
 
-    def read_part(
-        self, source: Source, part: str, task: EmbeddingSettings
-    ) -> Sequence[TextExample]:
-        """Read the examples of a part, of which some or all may have no score."""
-        require_section(self.name, task, kind=self.kind)
-        examples = self.examples(source, part, to_predict=True)
-        has_scores = all(example.label is not None for example in examples)
-        return self.measured(examples) if has_scores and part != "train" else examples
+    def _has_answers(self, examples: Sequence[TextExample]) -> bool:
+        return any(example.label is not None for example in examples)
 
     def measured(self, examples: Sequence[TextExample]) -> Sequence[TextExample]:
         """Return the examples of a dev part, which are scored pairs.

@@ -24,6 +24,15 @@ def test_an_installed_package_that_is_broken_is_not_called_missing(tmp_path, mon
         extras.load("broken_package", "onnx", "exports")
 
 
+@pytest.mark.parametrize(("reason", "shown"), [("", "no reason given"), ("x is\nold.", "x is")])
+def test_a_package_that_refuses_to_be_imported(tmp_path, monkeypatch, reason, shown):
+    (tmp_path / "refusing_package.py").write_text(f"raise ImportError({reason!r})")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "refusing_package", raising=False)
+    with pytest.raises(InputError, match=rf"cannot be imported: {shown}\. Run pip install"):
+        extras.load("refusing_package", "html", "HTML")
+
+
 @pytest.mark.parametrize(
     ("origin", "address"),
     [

@@ -337,7 +337,7 @@ def test_the_figures_as_json(home, capsys):
     assert step["estimated_share_of_peak"] == pytest.approx(share)
     with pytest.raises(InputError, match="--json and --table exclude each other"):
         check(Compiler(), table=True, json=str(path))
-    with pytest.raises(InputError, match="--json must be a file in a folder. Received"):
+    with pytest.raises(InputError, match="--json must be a local file in a folder"):
         check(Compiler(), json=f"{__file__}/figures.json")
 
 

@@ -269,8 +269,8 @@ def test_where_a_file_can_be_written(tmp_path):
     outputs.require_file(str(tmp_path / "file"), "--output")
     for path, words in {
         tmp_path: "must be a file. Received: .* a folder",
-        tmp_path / "file" / "under": "must be a file in a folder. Received",
-        "gs://bucket/file": "must be a file in a folder. Received",
+        tmp_path / "file" / "under": "must be a local file in a folder",
+        "gs://bucket/file": "must be a local file in a folder",
     }.items():
         with pytest.raises(InputError, match=f"--output.*{words}"):
             outputs.require_file(str(path), "--output")
