@@ -95,7 +95,7 @@ def main(options: DepthOptions) -> None:
     classifiers = _make_classifiers(
         predictor, [k for k in depths if k != config.num_layers], patience
     )
-    source = source_of(options.data_dir, options.tfds, reading_of(options.run_dir, name))
+    source = source_of(dataset, options.data_dir, options.tfds, reading_of(options.run_dir, name))
     examples = read_part(dataset, source, "dev", predictor.task)
     require_known(examples)
     if options.dry_run:

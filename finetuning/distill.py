@@ -85,7 +85,6 @@ LOSSES = {
 # A setting -> the student's only value, and why.
 _REQUIRED = {
     "task.long_texts": ("cut", "the teacher provides an output for each text, not for its windows"),
-    "task.exit_losses": (False, "the teacher provides outputs of its last layer only"),
     "training.class_weights": ("none", "the student learns the teacher's outputs"),
     "training.threshold_share": (0, "the student has the teacher's thresholds"),
 }
@@ -179,7 +178,7 @@ class _Distillation:
         self.dataset: Dataset = DATASETS[options.task]
         self.teacher = teacher_of(options.teacher, self._kind)
         self.reading = self.teacher.reading(options.task)
-        source = source_of(options.data_dir, options.tfds, self.reading)
+        source = source_of(self.dataset, options.data_dir, options.tfds, self.reading)
         self.data: Data = self.dataset.read(source)
         teaching = self.teacher.task_for(options.task, self.data.task)
         self.teacher.require_ended(options.unfinished)

@@ -74,7 +74,7 @@ def main(options: EnsembleOptions) -> None:
     if options.dry_run:
         print("\n".join(paths))
         return
-    source = source_of(options.data_dir, options.tfds, reading_of(paths[0]))
+    source = source_of(dataset, options.data_dir, options.tfds, reading_of(paths[0]))
     data = dataset.read(source)
     _check_data(paths, data)
     part = read_part(dataset, source, options.part, task) if options.part else None

@@ -177,7 +177,7 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
     name = dataset_name(options.run_dir, options.task)
     reading = reading_of(options.run_dir, name)
     dataset = DATASETS[name].with_reading(reading)
-    source = source_of(options.data_dir, options.tfds, reading)
+    source = source_of(dataset, options.data_dir, options.tfds, reading)
     examples = read_part(dataset, source, str(options.part), predictor.task)
     if options.dry_run:
         print(f"{options.run_dir}: {len(examples):,} examples in part {options.part} of {name}")

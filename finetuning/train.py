@@ -152,7 +152,7 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
     dataset = DATASETS[options.task]
     if options.cache_dir:
         outputs.require_folder(options.cache_dir, "--cache_dir")
-    source = source_of(options.data_dir, options.tfds, _reading(options))
+    source = source_of(dataset, options.data_dir, options.tfds, _reading(options))
     require_settings(KINDS[dataset.kind].settings, options.set)
     recipe = recipe_of(dataset, options)
     assignments = list(options.set)

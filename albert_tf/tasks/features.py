@@ -120,6 +120,7 @@ class Features:
       per_unit: the number of sequences in a unit.
       hints: name -> [N, ...], inputs for training in addition to the sequences.
       limits: the settings that limit an example, for notes; by default `task.seq_length`.
+      unit_name: what a unit is, in notes.
     """
 
     sequences: Sequences
@@ -128,6 +129,7 @@ class Features:
     per_unit: int = 1
     hints: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     limits: str = ""
+    unit_name: str = "examples"
 
     def __len__(self) -> int:
         return len(self.sequences) // self.per_unit
@@ -139,12 +141,12 @@ class Features:
 
     @property
     def num_examples(self) -> int:
-        """The number of examples in the units."""
+        """The number of examples, or of the texts of a search."""
         return len(self)
 
     @property
     def cut(self) -> int:
-        """The number of examples that were truncated."""
+        """The number of those that were truncated."""
         return int(self.cut_units.sum())
 
     @property
@@ -167,8 +169,8 @@ class Features:
             return []
         limits = self.limits or f"task.seq_length={self.seq_length}"
         return [
-            f"{totals['cut']:,} of {totals['examples']:,} examples are longer than {limits} and "
-            "are truncated"
+            f"{totals['cut']:,} of {totals['examples']:,} {self.unit_name} are longer than "
+            f"{limits} and are truncated"
         ]
 
     @functools.cached_property
@@ -215,24 +217,29 @@ class Features:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextFeatures(Features):
-    """The features of texts or pairs, or of the windows of long texts.
+class PartFeatures(Features):
+    """Features of which an example has one or more units.
 
     Attributes:
-      example: int32 [N], the index of each unit's text, ascending.
+      example: int32 [N], the index of each unit's example, ascending.
     """
 
     example: np.ndarray
 
     @property
     def num_examples(self) -> int:
-        """The number of texts."""
+        """The number of examples."""
         return len(np.unique(self.example))
 
     @property
     def cut(self) -> int:
-        """The number of texts with a truncated unit."""
+        """The number of examples with a truncated unit."""
         return len(np.unique(self.example[self.cut_units]))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFeatures(PartFeatures):
+    """The features of texts or pairs, or of the windows of long texts."""
 
     def totals(self) -> dict[str, int]:
         """Return the numbers for `length_notes`, those of windows too."""

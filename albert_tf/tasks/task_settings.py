@@ -19,8 +19,6 @@ class TaskSettings(Bounded):
       dropout: the rate before the head.
       pair: True if an example is two texts.
       long_texts: `cut` truncates what is longer than `seq_length`; `mean` and `max` pool windows.
-      exit_losses: True to train the head on the output of every layer.
-      is_contrastive: True if in training texts are compared with the others of their batch.
       labels: the names of the logits, if they have any.
       logit_temperature: what the logits of the trained weights are divided by when they are loaded.
     """
@@ -34,7 +32,6 @@ class TaskSettings(Bounded):
     dropout: float
     pair: bool = False
     long_texts: str = "cut"
-    exit_losses: bool = False
     logit_temperature: float = 1.0
     labels: tuple[str, ...]
 
@@ -42,11 +39,6 @@ class TaskSettings(Bounded):
     def has_labels(cls) -> bool:
         """Return True if `labels` names what the head predicts."""
         return "labels" in cls.HEAD
-
-    @property
-    def is_contrastive(self) -> bool:
-        """False."""
-        return False
 
     @property
     def leaves_early(self) -> bool:

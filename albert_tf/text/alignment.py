@@ -17,8 +17,10 @@ from albert_tf.text.normalization import normalize, python_class
 from albert_tf.text.sentencepiece_model import WORD_MARK, SentencePiece
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.wordpiece import CONTINUES, WordPiece, characters, split_words
+from albert_tf.text.words import codes_of
 
 _SPACE = ord(" ")
+_TEXTS_AT_ONCE = 1024  # to bound the memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +45,13 @@ class Pieces:
 
 def align(texts: Sequence[str], tokenizer: Tokenizer) -> Pieces:
     """Split texts into pieces and align the pieces with the characters of the texts."""
+    begins = range(0, len(texts), _TEXTS_AT_ONCE) or range(1)
+    parts = [_align(texts[begin : begin + _TEXTS_AT_ONCE], tokenizer) for begin in begins]
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return Pieces(*(np.concatenate(column) for column in columns))
+
+
+def _align(texts: Sequence[str], tokenizer: Tokenizer) -> Pieces:
     cut = _wordpieces if isinstance(tokenizer.vocabulary, WordPiece) else _sentencepieces
     ids, counts, begin, end = cut(texts, tokenizer)
     origins, reaches, bases = _origins(texts, tokenizer)
@@ -88,14 +97,10 @@ def _solid_lengths(joined: str, tokenizer: Tokenizer) -> np.ndarray:
         lengths = [len(text.replace(" ", "")) for text in normalize(alphabet, rules)]
     table: np.ndarray = np.zeros(ord(alphabet[-1]) + 1 if alphabet else 1, np.uint8)
     table[[ord(char) for char in alphabet]] = lengths
-    counts = table[_codes(joined)]
+    counts = table[codes_of(joined)]
     if rules.unify_quotes:  # a pair of quotes becomes one character
         counts[[match.end() - 1 for match in re.finditer(quotes, joined)]] = 0
     return counts
-
-
-def _codes(text: str) -> np.ndarray:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
 def _sentencepieces(
@@ -105,7 +110,7 @@ def _sentencepieces(
     assert isinstance(tokenizer.vocabulary, SentencePiece)
     normal = normalize(texts, tokenizer.normalization)
     rows = tokenizer.vocabulary.processor.encode_as_offset_mapping(normal)
-    solid = np.cumsum(np.append(False, _codes("".join(normal)) != _SPACE))
+    solid = np.cumsum(np.append(False, codes_of("".join(normal)) != _SPACE))
     counts = np.array([len(row["ids"]) for row in rows], np.int64)
     ids = np.fromiter(chain.from_iterable(row["ids"] for row in rows), np.int32, counts.sum())
     flat = chain.from_iterable(pair for row in rows for pair in row["offsets"])

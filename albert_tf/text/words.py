@@ -108,6 +108,11 @@ def _invisible_characters() -> str:
     return "".join(map(chr, codes[in_ranges(codes, invisible_bounds())]))
 
 
+def codes_of(text: str) -> np.ndarray:
+    """Return the code points of a text, uint32 [C]."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
 def in_ranges(codes: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Return for code points of any shape whether each is in a range of `bounds`."""
     return np.searchsorted(bounds, codes, side="right") % 2 == 1

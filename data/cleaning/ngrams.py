@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from albert_tf.text.words import word_bounds
+from albert_tf.text.words import codes_of, word_bounds
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _INVERSE = np.uint64(pow(int(_FACTOR), -1, 2**64))
@@ -53,7 +53,7 @@ def _words(text: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     if not text.isascii():  # normalized, so that copies are equal however accents are written
         text = unicodedata.normalize("NFC", text)
     for part in _parts(text.lower()):
-        codes = np.frombuffer(part.encode("utf-32-le", "surrogatepass"), "<u4")
+        codes = codes_of(part)
         role = _roles()[codes]
         alone, joins = role == _ALONE, role == _JOINS
         edge = joins[1:] != joins[:-1]

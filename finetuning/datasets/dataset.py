@@ -92,12 +92,19 @@ class Source:
         return f"TFDS in {folder}" if self.tfds else folder
 
 
-def source_of(data_dir: str | None, tfds: bool, reading: Reading = Reading()) -> Source:
+def source_of(
+    dataset: "Dataset", data_dir: str | None, tfds: bool, reading: Reading = Reading()
+) -> Source:
     """Return the source that the command-line options describe.
 
     Raises:
-      InputError: neither option is set.
+      InputError: neither option is set, or --tfds for a dataset that TFDS does not have.
     """
+    if tfds and not dataset.has_tfds:
+        raise InputError(
+            "--tfds must not be set for this dataset, which is read from files. Pass --data_dir "
+            "alone."
+        )
     if data_dir is None and not tfds:
         raise InputError("--data_dir is required: pass the folder of the task's files.")
     return Source(data_dir, tfds, reading)
@@ -136,6 +143,7 @@ class Dataset(abc.ABC, Generic[SettingsT]):
         the first column's counts in the average. Empty: one column with the first metric.
       language: the code of the texts' language. None: they may be in any.
       trained_on: the dataset to train on instead, if this one has no training part.
+      has_tfds: True if it can also be read as TFDS has prepared it.
     """
 
     kind: str
@@ -145,6 +153,7 @@ class Dataset(abc.ABC, Generic[SettingsT]):
     columns: Mapping[str, tuple[str, ...]] = {}
     language: str | None = None
     trained_on: str | None = None
+    has_tfds: bool = False
 
     def with_reading(self, reading: Reading) -> "Dataset":
         """Return the dataset as it writes submissions of runs with this reading."""

@@ -13,7 +13,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.task_settings import TaskSettings
 from data.corpora.tfds_texts import tfds_rows
-from finetuning.datasets.dataset import Data, Prediction, Source
+from finetuning.datasets.dataset import Prediction, Source
 from finetuning.datasets.labeled_texts import LabeledTexts
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import Rows, Table, note_if_quoted, open_table
@@ -90,19 +90,7 @@ class GlueTask(LabeledTexts):
     trained_on: str | None = None
 
     language = "en"
-
-    def read(self, source: Source) -> Data:
-        """Read the training and dev examples.
-
-        Raises:
-          InputError: there is no training part, or a row is invalid.
-        """
-        if self.trained_on:
-            raise InputError(
-                f"--task: {self.tfds} has no training part. Train on {self.trained_on}, and "
-                f"predict {self.tfds} with that run."
-            )
-        return super().read(source)
+    has_tfds = True
 
     def without(
         self, train: Sequence[TextExample], dev: Mapping[str, Sequence[TextExample]]

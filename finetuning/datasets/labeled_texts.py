@@ -70,8 +70,6 @@ class LabeledTexts(Dataset[TaskSettings]):
 
     def rows(self, source: Source, part: str, allow_empty: bool) -> Rows:
         """Return `file:line`, the texts, and the label if the part has one, for each row."""
-        if source.tfds:
-            raise InputError(f"--tfds must not be set for {self.name}, which is read from files.")
         table = self.table(source, part)
         names = (*self.texts, "label") if "label" in table.columns else self.texts
         return table.select(names, allow_empty=allow_empty)

@@ -114,13 +114,8 @@ def open_part(
 
     Raises:
       InputNotFoundError: there is no such file.
-      InputError: there are several such files, or the source is TFDS.
+      InputError: there are several such files.
     """
-    if source.tfds:
-        raise InputError(
-            "--tfds must not be set for your own table, which is read from files. Pass --data_dir "
-            "alone."
-        )
     path = find(source.data_dir or "", [part + end for end in PART_ENDS])
     labels = source.reading.columns_of_labels
 

@@ -29,7 +29,8 @@ class Classifier(TextKind[ClassifierSettings]):
     has_class_weights = True
     has_one_answer = has_temperature = True
     student_settings: Mapping[str, tuple[Any, str]] = {
-        "task.loss": ("cross_entropy", "the student learns the teacher's outputs")
+        "task.loss": ("cross_entropy", "the student learns the teacher's outputs"),
+        "task.exit_losses": (False, "the teacher provides outputs of its last layer only"),
     }
     few_labels = {
         "task.pooling": "mean",

@@ -36,6 +36,7 @@ class Embedding(FinetuningKind[EmbeddingSettings]):
 
     kind = KINDS["embedding"]
     hub_task = "sentence-similarity"
+    loader = "load_embedder"
     has_vectors = True
 
     def expected_line(self, task: EmbeddingSettings) -> str:

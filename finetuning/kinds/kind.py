@@ -43,6 +43,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     Attributes:
       kind: the kind.
       hub_task: the Hugging Face Hub's name of the task.
+      loader: the function of `albert_tf` that loads a run.
       thresholds: its thresholds, if it has any.
       has_class_weights: True if `training.class_weights` may weight its loss.
       label_keys: (key of a prediction, attribute of an example) of what a model may find none of.
@@ -66,6 +67,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
 
     kind: ClassVar[Kind[Any]]
     hub_task: ClassVar[str]
+    loader: ClassVar[str] = "load_predictor"
     thresholds: ClassVar[Thresholds[Any] | None] = None
     has_class_weights: ClassVar[bool] = False
     label_keys: ClassVar[tuple[str, str] | None] = None

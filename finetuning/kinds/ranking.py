@@ -42,6 +42,7 @@ class Ranking(FinetuningKind[RankingSettings]):
 
     kind = KINDS["ranking"]
     hub_task = "text-ranking"
+    loader = "load_ranker"
     student_losses = (CROSS_ENTROPY, SQUARED_ERROR)
     takes_texts = False
     learns_vectors = True

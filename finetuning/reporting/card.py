@@ -32,7 +32,6 @@ def write(
     config, task = run.config(), task_of(run.path)
     name, examples = next(iter(data.dev.items()))
     thresholds = FINETUNING[task.kind].thresholds
-    loader = "load_embedder" if FINETUNING[task.kind].has_vectors else "load_predictor"
     shown = {("task", thresholds.key)} if thresholds and thresholds.per_label else set()
     values = [
         (
@@ -57,7 +56,7 @@ def write(
         markdown_table(("key", "value"), values),
         "## Use",
         programs.shown(f"    python -m finetuning.predict --run_dir={run.path} --input=FILE"),
-        f'In Python: `albert_tf.{loader}("{run.path}")`.',
+        f'In Python: `albert_tf.{FINETUNING[task.kind].loader}("{run.path}")`.',
     ]
     with outputs.new_file(run.card_path) as partial, open(partial, "w", encoding="utf-8") as file:
         file.write("\n\n".join(parts) + "\n")

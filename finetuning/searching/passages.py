@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.text.words import UNSPACED, unspaced
+from albert_tf.text.words import UNSPACED, codes_of, unspaced
 from data.corpora.passage_pairs import is_heading
 from data.corpora.readers import Document
 
@@ -116,7 +116,7 @@ def _sentence_ends(text: str, sentences: Iterable[str]) -> Iterator[int]:
 
     The sentences are looked for in the text without its white space.
     """
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    codes = codes_of(text)
     places = np.flatnonzero(~np.isin(codes, _BLANKS))
     compact = codes[places].tobytes().decode("utf-32-le", "surrogatepass")
     end = previous = 0

@@ -109,13 +109,11 @@ class RunTeacher:
                     f"--teacher={self.path} must have the same {key} as --data_dir. Received: "
                     f"{shortened(own)}, and {shortened(of_data)} in the data."
                 )
-        changes: dict[str, Any] = {"exit_losses": False} if task.exit_losses else {}
+        settings = FINETUNING[task.kind].student_settings
+        changes = {key.partition(".")[2]: value for key, (value, _) in settings.items()}
         if task.logit_temperature != 1:  # the outputs that a student learns are divided already
             changes["logit_temperature"] = 1.0
-        settings = FINETUNING[task.kind].student_settings
-        return task.replace(
-            **changes, **{key.partition(".")[2]: settings[key][0] for key in settings}
-        )
+        return task.replace(**changes)
 
     def require_ended(self, unfinished: bool) -> None:
         """Check the run's result."""

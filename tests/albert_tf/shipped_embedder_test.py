@@ -45,7 +45,7 @@ def test_the_card_has_a_header_for_hugging_face():
 
 def test_texts_of_the_same_meaning_are_near(capsys):
     embed = albert_tf.load_embedder(NAME)
-    assert "not trained" not in capsys.readouterr().out
+    assert "not trained" not in capsys.readouterr().err
     vectors = embed([text for pair in PAIRS for text in pair])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
     cosines = vectors @ vectors.T - 2 * np.eye(len(vectors))

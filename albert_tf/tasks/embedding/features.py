@@ -47,7 +47,8 @@ def _of_search(
     texts = [task.query_prompt + search.first for search in searches]
     texts += [task.passage_prompt + text for text in searches[0].corpus.texts]
     ids = _encoded(texts, tokenizer)
-    return Features(pack(ids, None, task.seq_length, tokenizer.special), task.seq_length)
+    sequences = pack(ids, None, task.seq_length, tokenizer.special)
+    return Features(sequences, task.seq_length, unit_name="texts")
 
 
 def _with_prompts(example: TextExample, task: EmbeddingSettings) -> list[str]:

@@ -6,7 +6,6 @@ a Normalize. Vectors are of length 1 here in any case; cosines do not change by 
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,17 +15,21 @@ import safetensors.numpy
 
 from albert_tf.runtime.errors import InputError, reading, shortened
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.tasks.embedding.model import EmbeddingSettings
+from albert_tf.tasks.embedding.module_files import (
+    FLAGS,
+    LENGTHS,
+    MODULES,
+    max_length_in,
+    modules_in,
+    pooling_in,
+)
 from albert_tf.tasks.transformers_head import TransformersHead, Weights
 
-MODULES = "modules.json"
-_LENGTHS, _PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
+_PROMPTS = "config_sentence_transformers.json"
 _POOLING, _DENSE, _NORMALIZE = "1_Pooling", "2_Dense", "3_Normalize"
 _IDENTITY = "torch.nn.modules.linear.Identity"
 _TENSOR = "linear.weight"
-_MODE = "pooling_mode_"  # and the name of a pooling, before they had one key
-_MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
 
 
 class SentenceTransformers(TransformersHead[EmbeddingSettings]):
@@ -59,7 +62,7 @@ class SentenceTransformers(TransformersHead[EmbeddingSettings]):
         stated["projection"] = 0
         if "Dense" in paths:
             stated["projection"] = _kernel(os.path.join(folder, paths["Dense"])).shape[1]
-        if (length := _length(folder)) is not None:
+        if (length := max_length_in(folder)) is not None:
             stated["seq_length"] = length
         values = _read(os.path.join(folder, _PROMPTS))
         prompts = values.get("prompts") or {}
@@ -108,8 +111,8 @@ class SentenceTransformers(TransformersHead[EmbeddingSettings]):
         files: dict[str, Any] = {
             MODULES: modules,
             f"{_POOLING}/config.json": {"word_embedding_dimension": width_of_pooling}
-            | {f"{_MODE}{mode}": mode == "mean_tokens" for mode in _MODES},
-            _LENGTHS: {"max_seq_length": task.seq_length, "do_lower_case": False},
+            | {flag: name == "mean" for name, flag in FLAGS.items()},
+            LENGTHS: {"max_seq_length": task.seq_length, "do_lower_case": False},
             _PROMPTS: {"prompts": prompts, "similarity_fn_name": "cosine"},
         }
         written: dict[str, bytes] = {}
@@ -135,53 +138,33 @@ def _read(path: str) -> Mapping[str, Any]:
     return outputs.read_json(path) if os.path.isfile(path) else {}
 
 
-def _length(folder: str) -> int | None:
-    """Return the pieces that the model reads; versions of the package keep them in two places."""
-    if (length := _read(os.path.join(folder, _LENGTHS)).get("max_seq_length")) is not None:
-        return length
-    longest = _read(os.path.join(folder, "tokenizer_config.json")).get("model_max_length")
-    positions = _read(os.path.join(folder, "config.json")).get("max_position_embeddings")
-    return min(longest, positions) if isinstance(longest, int) and positions else positions
-
-
 def _modules(folder: str) -> dict[str, str]:
     """Return the path of each module by its class.
 
     Raises:
       InputError: there are others than a Transformer, a Pooling, a Dense and a Normalize.
     """
-    path = os.path.join(folder, MODULES)
-    with reading(path), open(path, "rb") as file:
-        modules = parse_json(file.read().decode("utf-8", "replace"), path)
-    try:
-        paths = {str(m["type"]).rpartition(".")[2]: str(m["path"]) for m in modules}
-        names = [*paths]
-    except (TypeError, KeyError):
-        names = []
+    modules = modules_in(folder)
+    names = [name for name, _ in modules]
     allowed: Sequence[str] = ("Transformer", "Pooling", "Dense", "Normalize")
-    order = [allowed.index(name) for name in names if name in allowed]
-    if names[:2] != [*allowed[:2]] or len(order) < len(modules) or order != sorted(order):
+    if names[:2] != [*allowed[:2]] or names != [name for name in allowed if name in names]:
         raise InputError(
-            f"{path!r} must list a Transformer, a Pooling, perhaps a Dense and perhaps a "
-            f"Normalize, in this order. Received: {shortened(names or modules)}. To read only the "
-            "encoder, pass --ignore=head --allow_missing=mlm_head,pair_head."
+            f"{os.path.join(folder, MODULES)!r} must list a Transformer, a Pooling, perhaps a "
+            f"Dense and perhaps a Normalize, in this order. Received: {shortened(names)}. To read "
+            "only the encoder, pass --ignore=head --allow_missing=mlm_head,pair_head."
         )
-    return paths
+    return dict(modules)
 
 
 def _pooling(folder: str) -> str:
     path = os.path.join(folder, "config.json")
-    values = outputs.read_json(path)
-    mode = values.get("pooling_mode")
-    if mode is None:
-        chosen = [key for key, value in values.items() if key.startswith(_MODE) and value is True]
-        mode = ", ".join(re.sub("_tokens?$", "", key.removeprefix(_MODE)) for key in chosen)
+    mode = pooling_in(outputs.read_json(path))
     if mode != "mean":
         raise InputError(
             f"{path!r}: the pooling must be the mean of the tokens. Received: {shortened(mode)}. "
             "To read only the encoder, pass --ignore=head --allow_missing=mlm_head,pair_head."
         )
-    return "mean"
+    return mode
 
 
 def _kernel(folder: str) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.features import Features, Sequences, pack
+from albert_tf.tasks.features import PartFeatures, Sequences, pack
 from albert_tf.tasks.ranking.examples import RankingExample, TrainingQuery
 from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.text.tokenizer import Tokenizer
@@ -16,14 +16,8 @@ _ABSENT = -1  # the grade where there is no candidate
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RankingFeatures(Features):
-    """The features of queries: a unit for each candidate or, to train on, for each query.
-
-    Attributes:
-      example: int32 [N], the index of each unit's query, ascending.
-    """
-
-    example: np.ndarray
+class RankingFeatures(PartFeatures):
+    """The features of queries: a unit for each candidate or, to train on, for each query."""
 
     def widened(self, per_unit: int) -> "RankingFeatures":
         """Return the queries with more candidates, which are absent."""
@@ -43,11 +37,6 @@ class RankingFeatures(Features):
             targets=padded(self.targets),
             hints=padded(self.hints),
         )
-
-    @property
-    def num_examples(self) -> int:
-        """The number of queries."""
-        return len(np.unique(self.example))
 
     def totals(self) -> dict[str, int]:
         """Return the numbers of candidates for `length_notes`."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.tasks.features import Features, Sequences
+from albert_tf.tasks.features import PartFeatures, Sequences
 from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.windows import Windows, cut_windows
@@ -19,15 +19,12 @@ from albert_tf.text.ragged import ragged_ranges
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.words import visible_part
 
-_CONTEXTS_AT_ONCE = 1024  # contexts to align at once, to bound the memory
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SpanFeatures(Features):
+class SpanFeatures(PartFeatures):
     """N windows; those of an example are adjacent, and each example has at least one.
 
     Attributes:
-      example: int32 [N], the index of the window's example.
       owned_from, owned_to: int32 [N], the positions [from, to) of the window at which an answer may
         begin: those where no other window of the example has more context.
       piece: int32 [N], the index in `first` and `reach` of the window's first piece of context.
@@ -40,7 +37,6 @@ class SpanFeatures(Features):
         `task.max_answer_length`, or begins or ends inside a piece.
     """
 
-    example: np.ndarray
     owned_from: np.ndarray
     owned_to: np.ndarray
     piece: np.ndarray
@@ -48,16 +44,6 @@ class SpanFeatures(Features):
     reach: np.ndarray
     lost: tuple[int, ...]
     undecodable: tuple[int, ...]
-
-    @property
-    def num_examples(self) -> int:
-        """The number of examples in the windows."""
-        return int(self.example[-1]) + 1 if len(self.example) else 0
-
-    @property
-    def cut(self) -> int:
-        """The number of examples with a truncated question; contexts are never truncated."""
-        return len(np.unique(self.example[self.sequences.cut]))
 
     def notes(self) -> list[str]:
         """Return notes on truncated questions and on lost or undecodable answers, one line each."""
@@ -134,13 +120,7 @@ def _contexts(
     """
     texts = list(dict.fromkeys(example.context for example in examples))
     rows = {text: row for row, text in enumerate(texts)}
-    parts = [
-        align(texts[i : i + _CONTEXTS_AT_ONCE], tokenizer)
-        for i in range(0, len(texts), _CONTEXTS_AT_ONCE)
-    ]
-    parts = parts or [align([], tokenizer)]
-    columns = zip(*(vars(part).values() for part in parts), strict=True)
-    pieces = Pieces(*(np.concatenate(column) for column in columns))
+    pieces = align(texts, tokenizer)
     row = np.array([rows[example.context] for example in examples], np.int64)
     return pieces, (np.cumsum(pieces.counts) - pieces.counts)[row], pieces.counts[row]
 

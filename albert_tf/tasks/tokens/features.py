@@ -6,20 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.features import Features, Sequences
+from albert_tf.tasks.features import Features, PartFeatures, Sequences
 from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.model import IGNORED, OUTSIDE, TokenSettings, tag_of
 from albert_tf.tasks.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
 from albert_tf.text.ragged import ragged_ranges
 from albert_tf.text.tokenizer import Tokenizer
-from albert_tf.text.words import in_ranges, invisible_bounds, word_bounds
-
-_TEXTS_AT_ONCE = 1024  # texts to align at once, to bound the memory
+from albert_tf.text.words import codes_of, in_ranges, invisible_bounds, word_bounds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenFeatures(Features):
+class TokenFeatures(PartFeatures):
     """N windows of texts, [CLS] pieces [SEP]; those of a text are adjacent, and each has one.
 
     The words of all texts, U in number, are each predicted once: at their first piece, in the
@@ -27,7 +25,6 @@ class TokenFeatures(Features):
     there, and `IGNORED` elsewhere.
 
     Attributes:
-      example: int32 [N], the index of the window's example.
       word_example, word_window, word_position: int32 [U], the example, the window and the position
         in the window of each word.
       word_first, word_end: int32 [U], the characters [first, end) of the word in its text.
@@ -36,7 +33,6 @@ class TokenFeatures(Features):
         visible character.
     """
 
-    example: np.ndarray
     word_example: np.ndarray
     word_window: np.ndarray
     word_position: np.ndarray
@@ -48,8 +44,7 @@ class TokenFeatures(Features):
     @property
     def word_bounds(self) -> np.ndarray:
         """The first word of each text, and the number of words, int64 [texts + 1]."""
-        count = int(self.example[-1]) + 1 if len(self.example) else 0
-        return np.searchsorted(self.word_example, np.arange(count + 1)).astype(np.int64)
+        return np.searchsorted(self.word_example, np.arange(self.num_examples + 1)).astype(np.int64)
 
     def of_words(self, values: np.ndarray) -> np.ndarray:
         """Return the values of the words, [U, ...], from those of all positions, [N, S, ...]."""
@@ -76,13 +71,7 @@ def featurize_tokens(
 ) -> TokenFeatures:
     """Build the windows of texts; the target `label` exists if every example has entities."""
     texts = [example.text for example in examples]
-    parts = [
-        align(texts[i : i + _TEXTS_AT_ONCE], tokenizer)
-        for i in range(0, len(texts), _TEXTS_AT_ONCE)
-    ]
-    parts = parts or [align([], tokenizer)]
-    columns = zip(*(vars(part).values() for part in parts), strict=True)
-    pieces = Pieces(*(np.concatenate(column) for column in columns))
+    pieces = align(texts, tokenizer)
     limit = np.full(len(texts), task.seq_length - 2)
     windows = cut_windows(pieces.counts.astype(np.int64), limit, task.doc_stride)
     base = np.cumsum(pieces.counts) - pieces.counts
@@ -122,7 +111,7 @@ def _words(texts: Sequence[str], pieces: Pieces) -> tuple[np.ndarray, np.ndarray
     it; without others there is no word.
     """
     joined = "".join(f"\n{text}" for text in texts) + "\n"  # line breaks join nothing
-    codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+    codes = codes_of(joined)
     joins, is_visible = in_ranges(codes, word_bounds()), ~in_ranges(codes, invisible_bounds())
     lengths: np.ndarray = np.array([len(text) + 1 for text in texts], np.int64)
     base: np.ndarray = np.repeat(np.cumsum(lengths) - lengths + 1, pieces.counts)

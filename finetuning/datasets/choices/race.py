@@ -40,6 +40,7 @@ class RaceTask(ChoiceDataset):
 
     levels: tuple[str, ...] = LEVELS
     language = "en"
+    has_tfds = True
     # The paper's settings. For v2 checkpoints, google-research/albert uses a learning rate of 1e-5
     # and no dropout in the encoder.
     recipe: Mapping[str, Any] = dataclasses.field(

@@ -40,8 +40,6 @@ class Swag(ChoiceDataset):
 
 
 def _read(source: Source, part: str, to_predict: bool = False) -> list[ChoiceExample]:
-    if source.tfds:
-        raise InputError("--tfds must not be set for SWAG, which is read from files.")
     table = open_table(find(source.data_dir or "", FILES.get(part, [f"{part}.csv"])))
     has_label = "label" in table.columns or not to_predict
     names = (*TEXTS, "label") if has_label else TEXTS

@@ -67,8 +67,6 @@ class EmbeddingData(Dataset[EmbeddingSettings]):
         self, source: Source, part: str, to_predict: bool = False
     ) -> Sequence[TextExample]:
         """Return the examples of a part as its files have them; those to predict may be empty."""
-        if source.tfds:
-            raise InputError("--tfds must not be set for embeddings, which are read from files.")
         folder = source.data_dir or ""
         if beir.has_part(folder, part):
             searches = beir.read_searches(folder, part)

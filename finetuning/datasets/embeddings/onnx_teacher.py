@@ -10,11 +10,9 @@ import numpy as np
 from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.files.json_text import parse_json
-from albert_tf.runtime.files.text_files import text_of
+from albert_tf.tasks.embedding.module_files import MODULES, max_length_in, modules_in, pooling_in
 
 FILES = ("model.onnx", os.path.join("onnx", "model.onnx"))  # in a folder
-MODULES = "modules.json"
 _TOKENIZER = "tokenizer.json"
 _OUTPUT = "sentence_embedding"  # of a graph that pools itself
 _TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
@@ -26,8 +24,6 @@ _POOLINGS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
         np.einsum("bsh,bs->bh", hidden, mask) / np.maximum(mask.sum(1, keepdims=True), 1)
     ),
 }
-_FLAG = "pooling_mode_{}_tokens"  # in the configuration of a pooling, before version 6
-_FLAGS = {"cls": "pooling_mode_cls_token"}
 
 
 class OnnxTeacher:
@@ -145,62 +141,30 @@ def _tokenizer(root: str) -> tuple[Any, int]:
         ) from None
     pad = (tokenizer.padding or {}).get("pad_id", 0)
     tokenizer.no_padding()
-    if length := _length(root):
+    if length := max_length_in(root):
         tokenizer.enable_truncation(length)
     return tokenizer, pad
-
-
-def _length(root: str) -> int | None:
-    """Return the maximum pieces of a text, special pieces included; None if no file states it."""
-    for sources in (
-        (("sentence_bert_config.json", "max_seq_length"),),
-        (("tokenizer_config.json", "model_max_length"), ("config.json", "max_position_embeddings")),
-    ):
-        lengths = []
-        for file, key in sources:
-            if _holds(root, file):
-                value = outputs.read_json(os.path.join(root, file)).get(key)
-                if value is not None:
-                    lengths.append(_positive(value, f"{os.path.join(root, file)!r}: `{key}`"))
-        if lengths:
-            return min(lengths)
-    return None
-
-
-def _positive(value: Any, where: str) -> int:
-    """Return a length in a file; larger ones than any model has stand for none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 3:
-        raise InputError(f"{where} must be a whole number above 2. Received: {shortened(value)}.")
-    return int(min(value, 2**20))
 
 
 def _modules(root: str) -> tuple[str | None, bool]:
     """Return the name of the pooling, and whether vectors are normalized; None without the file."""
     if not _holds(root, MODULES):
         return None, False
-    path = os.path.join(root, MODULES)
-    modules = parse_json(text_of(path), path)
-    try:
-        names = [module["type"].rpartition(".")[2] for module in modules]
-        pooling = os.path.join(root, modules[1]["path"] if len(modules) > 1 else "", "config.json")
-    except (AttributeError, KeyError, TypeError):
-        names = modules
+    modules = modules_in(root)
+    names = [name for name, _ in modules]
     if names not in _KNOWN:
         raise InputError(
-            f"{path!r} must list Transformer, Pooling and perhaps Normalize. Received: "
-            f"{shortened(names)}. Remove the ONNX file to run the folder with "
+            f"{os.path.join(root, MODULES)!r} must list Transformer, Pooling and perhaps "
+            f"Normalize. Received: {shortened(names)}. Remove the ONNX file to run the folder with "
             "sentence-transformers."
         )
-    values = outputs.read_json(pooling)
-    chosen = values.get("pooling_mode")
-    if chosen is None:
-        flags = [key for key, value in values.items() if "pooling_mode" in key and value is True]
-        poolings = [name for name in _POOLINGS if _FLAGS.get(name, _FLAG.format(name)) in flags]
-        chosen = poolings[0] if len(flags) == len(poolings) == 1 else flags
-    if chosen not in [*_POOLINGS] or values.get("include_prompt") is False:
+    path = os.path.join(root, modules[1][1], "config.json")
+    values = outputs.read_json(path)
+    pooling = pooling_in(values)
+    if pooling not in _POOLINGS or values.get("include_prompt") is False:
         raise InputError(
-            f"{pooling!r} must pool by {' or '.join(_POOLINGS)}, prompts included. Received: "
+            f"{path!r} must pool by {' or '.join(_POOLINGS)}, prompts included. Received: "
             f"{shortened(values)}. Remove the ONNX file to run the folder with "
             "sentence-transformers."
         )
-    return chosen, len(names) > 2
+    return pooling, len(names) > 2

@@ -15,6 +15,7 @@ from albert_tf.models.checkpoints import is_saved_model
 from albert_tf.models.config import EXTRAS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.tasks.embedding.module_files import MODULES
 from albert_tf.tasks.text_functions import in_batches, load_export
 from finetuning.datasets.embeddings import onnx_teacher
 from finetuning.datasets.embeddings.torch_process import TorchProcess
@@ -112,7 +113,7 @@ def _of_others(path: str, batch_size: int) -> Teacher | None:
         embed = onnx_teacher.OnnxTeacher(path)
     elif is_saved_model(path) and not os.path.isdir(os.path.join(path, EXTRAS)):
         embed = _of_saved_model(path)
-    elif os.path.isfile(os.path.join(path, onnx_teacher.MODULES)):
+    elif os.path.isfile(os.path.join(path, MODULES)):
         return TorchProcess(path, batch_size)
     else:
         return None

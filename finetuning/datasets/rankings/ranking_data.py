@@ -57,8 +57,6 @@ class RankingData(Dataset[RankingSettings]):
 
     def examples(self, source: Source, part: str, to_predict: bool = False) -> list[RankingExample]:
         """Return the queries of a part as its files have them."""
-        if source.tfds:
-            raise InputError("--tfds must not be set for rankings, which are read from files.")
         path = find(source.data_dir or "", [part + end for end in PART_ENDS])
         table = dataclasses.replace(
             open_table(path, optional=OPTIONAL),

@@ -47,6 +47,7 @@ class SquadTask(Dataset[SpanSettings]):
     columns: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=lambda: {"": SCORES})
 
     kind = "span"
+    has_tfds = True
 
     @property
     def _answerable(self) -> bool:

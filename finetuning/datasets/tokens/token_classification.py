@@ -105,8 +105,6 @@ class TokenClassification(Dataset[TokenSettings]):
 
 
 def _path(source: Source, part: str) -> str:
-    if source.tfds:
-        raise InputError("--tfds must not be set for your own files. Pass --data_dir alone.")
     folder = source.data_dir or ""
     try:
         path = find(folder, [part + end for end in (*token_files.CONLL, *json_files.PART_ENDS)])

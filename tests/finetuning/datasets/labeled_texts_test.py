@@ -53,8 +53,6 @@ def test_errors_name_the_row_and_what_is_missing(dataset, source):
     with pytest.raises(InputNotFoundError, match="dev_fraction"):
         (folder / "scitail_1.0_train.tsv").write_text(LINES)
         dataset.read(source)
-    with pytest.raises(InputError, match="--tfds must not be set for SciTail"):
-        dataset.read(Source(None, tfds=True))
     with pytest.raises(InputError, match=r"SciTail requires a run with .*pair. True.*pair. False"):
         dataset.read_part(source, "test", ClassifierSettings(dataset.labels))
 

@@ -240,8 +240,3 @@ def test_goemotions(shared_data: pathlib.Path, tmp_path: pathlib.Path, capsys):
     assert sizes == {1: 4548, 2: 809, 3: 62, 4: 7}
     printed = capsys.readouterr().out
     assert "5,426 examples" in printed and "admiration 488" in printed and "grief 13" in printed
-
-
-def test_it_is_read_from_files_only():
-    with pytest.raises(InputError, match="--tfds"):
-        TASK.read(Source(None, tfds=True))

@@ -9,7 +9,6 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from finetuning.datasets import DATASETS
 from finetuning.datasets.choices.multiple_choice import MultipleChoiceTable
-from finetuning.datasets.choices.swag import Swag
 from finetuning.datasets.dataset import Reading, Source
 from tests.finetuning.datasets.text_classification_test import write
 
@@ -176,5 +175,3 @@ def test_swag(tmp_path: pathlib.Path):
     (tmp_path / "val.csv").unlink()
     with pytest.raises(InputNotFoundError, match=r"val\.csv or dev\.csv"):
         task.read(swag(tmp_path, parts=("train",)))
-    with pytest.raises(InputError, match="--tfds must not be set for SWAG"):
-        Swag().read(Source(None, tfds=True))

@@ -113,8 +113,6 @@ def test_bad_input_is_named(read, train, message):
 def test_other_sources_and_settings_are_refused(read, tmp_path):
     with pytest.raises(InputError, match="--text_column must be given twice"):
         read(GOOD, text_column=("query",))
-    with pytest.raises(InputError, match="--tfds must not be set"):
-        DATASET.read(Source(None, tfds=True))
     with pytest.raises(InputError, match="must have a query with both relevant.*2 queries without"):
         read(GOOD, dev=lists(("Who?", [("Ann", 1)]), ("Why?", [("So.", 0)])))
     with pytest.raises(InputError, match="requires a run with `task.kind` 'ranking'"):

@@ -206,11 +206,6 @@ def test_without_a_dev_part_it_is_said_how_to_make_one(tmp_path):
         TASK.read(source)
 
 
-def test_it_is_no_data_set_of_tfds(tmp_path):
-    with pytest.raises(InputError, match="--tfds"):
-        TASK.read(Source(None, tfds=True))
-
-
 def test_scores_and_predictions_have_the_labels_names(tmp_path):
     predictions = [
         {"label": label, "probabilities": {"no": 0.5, "yes": 0.5}} for label in ("yes", "no")
