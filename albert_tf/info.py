@@ -12,7 +12,7 @@ import json
 
 from albert_tf.models.config import SHARINGS, AlbertConfig, head_param_counts, param_counts
 from albert_tf.models.presets import MODELS_M, SHARING_M
-from albert_tf.runtime import settings
+from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.commands import CommandOptions, option, run
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.report_text import markdown_table
@@ -48,7 +48,7 @@ def main(options: InfoOptions) -> None:
         print(paper_tables())
         return
     if options.config is not None:
-        config = AlbertConfig.from_json(options.config)
+        config = AlbertConfig.from_json(pretrained.locate(options.config))
     else:
         config = AlbertConfig.from_preset(options.preset or "")
     config = settings.override(config, options.set)

@@ -89,25 +89,34 @@ def write_warm_up(
 ) -> None:
     """Write warm-up requests to `folder`, the SavedModel's assets.extra.
 
-    There is a request to `serving_default` at each width up to `max_length`, and one to each other
-    signature. The server answers them before it reports a version as available, so no user waits
-    for the slow first request to a signature.
+    There is a request to `serving_default` at each width up to `max_length`, that of the graph for
+    the longest texts, and one to each other signature. The server answers them before it reports a
+    version as available, so no user waits for the slow first request to a signature.
     """
     word = next((word for word in _WORDS if len(tokenizer.encode(word)) == 1), "a")
-    widths = [width for width in WIDTHS if width <= max_length] or [max_length]
+    widths = [*(width for width in WIDTHS if width < max_length), max_length]
     with tf.io.TFRecordWriter(os.path.join(folder, WARM_UP)) as writer:
         for name, function in signatures.items():
             for width in widths if name == "serving_default" else widths[:1]:
-                text = " ".join([word] * max(1, width - 2))
+                inputs = function.input_signature
                 if name == "classify":
-                    texts = signatures["serving_default"].input_signature
-                    values = {"inputs": [_example([spec.name for spec in texts], text)]}
+                    inputs = signatures["serving_default"].input_signature
+                texts = _texts([s.name for s in inputs if s.dtype == tf.string], word, width)
+                if name == "classify":
+                    values = {"inputs": [_example(texts)]}
                 else:
-                    values = {s.name: _value(s, text, width) for s in function.input_signature}
+                    values = {s.name: _value(s, texts.get(s.name), width) for s in inputs}
                 writer.write(_log(name, values))
 
 
-def _value(spec: tf.TensorSpec, text: str, width: int) -> np.ndarray:
+def _texts(names: Sequence[str], word: str, width: int) -> dict[str, str]:
+    """Return texts of equal lengths that fill a sequence of `width` pieces together."""
+    count = width - 1 - min(len(names), 2)  # [CLS], and [SEP] after each of at most two parts
+    shares = [(count + number) // len(names) for number in range(len(names))]
+    return {name: " ".join([word] * max(1, n)) for name, n in zip(names, shares, strict=True)}
+
+
+def _value(spec: tf.TensorSpec, text: str | None, width: int) -> np.ndarray:
     """Return one row for an input of a signature: `text`, or int32 ones of length `width`.
 
     Of texts in a second dimension there are two, and an int32 vector has their number.
@@ -120,9 +129,9 @@ def _value(spec: tf.TensorSpec, text: str, width: int) -> np.ndarray:
     return np.ones([1, *(width if size is None else size for size in spec.shape[1:])], np.int32)
 
 
-def _example(names: Sequence[str], text: str) -> bytes:
+def _example(texts: Mapping[str, str]) -> bytes:
     example = tf.train.Example()
-    for name in names:
+    for name, text in texts.items():
         example.features.feature[name].bytes_list.value.append(text.encode())
     return example.SerializeToString()
 

@@ -73,6 +73,8 @@ def test_a_config_file_with_a_key_changed(capsys, tmp_path):
     path.write_text(json.dumps({"model": {"num_layers": 4, "hidden_size": 64, "num_heads": 4}}))
     table = cells(show(capsys, f"--config={path}", "--set=sharing=attention"))
     assert cells(show(capsys, f"--config={tmp_path}", "--set=sharing=attention")) == table
+    names = [f"--{flag}=albert-mini-en" for flag in ("config", "preset")]
+    assert cells(show(capsys, names[0])) == cells(show(capsys, names[1]))
     # One attention of 4 (64 x 64 + 64) + 2 x 64 against four.
     assert table["attention"] == ["16,768", "67,072", "4.00"]
     assert table["feed_forward"][2] == "1.00"

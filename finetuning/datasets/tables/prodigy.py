@@ -18,11 +18,15 @@ def require_first(path: str, line: int, record: Mapping[str, Any]) -> None:
     Raises:
       InputError: the object was rejected or ignored in Prodigy.
     """
-    if (answer := record.get(KEY)) in _REJECTED:
+    if _verdict(answer := record.get(KEY)) in _REJECTED:
         raise InputError(
             f"{path}:{line}: the first object must have the key `{KEY}` too. Received: {answer!r} "
             "here, as in lines of Prodigy. Add it there, or rename the key."
         )
+
+
+def _verdict(answer: Any) -> str:
+    return str(answer or "").strip().lower()
 
 
 def accepted(path: str, rows: Iterable[Row], answer: Callable[[Row], Any]) -> Iterator[Row]:
@@ -40,7 +44,7 @@ def accepted(path: str, rows: Iterable[Row], answer: Callable[[Row], Any]) -> It
       InputError: all rows were rejected or ignored.
     """
     rows = list(rows)
-    answers = [str(answer(row) or "").strip().lower() for row in rows]
+    answers = [_verdict(answer(row)) for row in rows]
     rejected = [row for row, verdict in zip(rows, answers, strict=True) if verdict in _REJECTED]
     others = [verdict for verdict in answers if verdict not in (*_ANSWERS, "")]
     if not rejected or others or answers[0] not in _ANSWERS:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 import urllib.request
 
 import numpy as np
@@ -51,6 +52,20 @@ def test_warm_up_requests_are_answered(exported, kind):
     assert requested.pop("serving_default") == [*range(8, 16), *range(16, 32, 2), 32, 36, 40]
     assert set(requested) == set(signatures) - {"serving_default"}
     del loaded
+
+
+@pytest.mark.parametrize(("names", "special"), [(["text"], 2), (["text_a", "text_b"], 3)])
+def test_warm_up_requests_have_every_width(names, special, small_tokenizer, tmp_path):
+    """That of the longest texts too, which need not be one of the widths."""
+    specs = [tf.TensorSpec([None], tf.string, name) for name in names]
+    signature = types.SimpleNamespace(input_signature=specs)
+    serving.write_warm_up(str(tmp_path), {"serving_default": signature}, small_tokenizer, 100)
+    lengths = []
+    for record in tf.data.TFRecordDataset(str(tmp_path / serving.WARM_UP)).as_numpy_iterator():
+        inputs = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request.inputs
+        texts = [tf.make_ndarray(inputs[name])[0].decode() for name in names]
+        lengths.append(special + sum(map(len, small_tokenizer.encode_batch(texts))))
+    assert lengths == [*range(8, 16), *range(16, 32, 2), *range(32, 64, 4), *range(64, 100, 8), 100]
 
 
 def test_a_name_that_no_server_takes(pretrained, tmp_path):

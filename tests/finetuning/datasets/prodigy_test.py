@@ -89,7 +89,7 @@ def test_a_file_without_accepted_lines(tmp_path, extension):
         TASK.read(table(tmp_path, extension, ["reject", "ignore"]))
 
 
-@pytest.mark.parametrize("answer", ["reject", "ignore"])
+@pytest.mark.parametrize("answer", ["reject", "IGNORE"])
 def test_a_first_line_without_the_key(tmp_path, answer):
     """The first object names the columns: a rejected line must not be trained on unseen."""
     rows = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y", "answer": "%s"}\n'
