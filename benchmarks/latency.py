@@ -303,8 +303,9 @@ def _chosen(options: LatencyOptions, known: Mapping[str, Candidate]) -> dict[str
 
 def _dev(options: LatencyOptions, section: TaskSettings, tokenizer: Tokenizer) -> Dev:
     name = dataset_name(options.run_dir, options.task)
-    source = source_of(options.data_dir, False, reading_of(options.run_dir, name))
-    examples = read_part(DATASETS[name], source, "dev", section)
+    dataset = DATASETS[name]
+    source = source_of(dataset, options.data_dir, False, reading_of(options.run_dir, name))
+    examples = read_part(dataset, source, "dev", section)
     require_known(examples)
     return Dev(name, examples, section, tokenizer)
 

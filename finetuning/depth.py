@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from albert_tf.graph.buckets import WIDTHS
 from albert_tf.graph.text_module import TextModule
-from albert_tf.models.config import AlbertConfig
+from albert_tf.models.config import AlbertConfig, layer_flops
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
@@ -225,16 +225,10 @@ def _flops(
     """
     widths = np.array([*(width for width in WIDTHS if width < seq_length), seq_length])
     width = widths[np.searchsorted(widths, lengths)].astype(np.float64)
-    hidden, wide = config.hidden_size, config.intermediate_size
-
-    def layer(queries: np.ndarray | float) -> np.ndarray:
-        """Return those of a layer that is computed for so many positions."""
-        qkv, others = 3 * hidden**2, hidden**2 + 2 * hidden * wide
-        return 2 * (width * qkv + queries * others) + 4 * queries * width * hidden
-
-    factorized = config.embedding_size if config.embedding_size != hidden else 0
-    last = layer(width if at_all_positions else 1.0)
-    return 2 * width * factorized * hidden + (depth - 1) * layer(width) + last
+    factorized = config.embedding_size if config.embedding_size != config.hidden_size else 0
+    last = layer_flops(config, width, width if at_all_positions else 1.0)
+    layers: np.ndarray = (depth - 1) * layer_flops(config, width, width) + last
+    return 2 * width * factorized * config.hidden_size + layers
 
 
 if __name__ == "__main__":

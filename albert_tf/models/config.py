@@ -10,7 +10,7 @@ from albert_tf.models.presets import PRESETS
 from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, at_most, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputNotFoundError, in_file, shortened
-from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files import outputs, paths
 
 SHARINGS = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu")
@@ -166,6 +166,7 @@ class AlbertConfig(Bounded):
           InputNotFoundError: there is no such file.
           InputError: the file is not JSON or is not a configuration of albert_tf.
         """
+        path = paths.expand(os.fspath(path))
         if os.path.isdir(path):
             exported = os.path.join(path, EXTRAS, "config.json")
             path = exported if os.path.isfile(exported) else os.path.join(path, "config.json")
@@ -244,6 +245,22 @@ def param_counts(config: AlbertConfig) -> dict[str, int]:
         "pooler": h * h + h,
     }
     return counts | ({"output_layer_norm": 2 * h} if config.norm == "pre" else {})
+
+
+def layer_flops(config: AlbertConfig, width: Any, queries: Any) -> Any:
+    """Return the FLOPs of the matrix products of a layer for a sequence; numbers or arrays.
+
+    A multiply-add counts as two.
+
+    Args:
+      config: the model.
+      width: the positions of the sequence, padding included.
+      queries: the number of those whose output is computed.
+    """
+    hidden = config.hidden_size
+    inner = config.inner_size * (2 if config.ffn == "plain" else 3)
+    projections = 3 * width * hidden**2 + queries * hidden**2
+    return 2 * (projections + queries * hidden * inner) + 4 * queries * width * hidden
 
 
 def head_param_counts(config: AlbertConfig, heads: Sequence[Head] = HEADS) -> dict[str, int]:

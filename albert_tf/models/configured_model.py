@@ -16,6 +16,7 @@ from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.presets import PRESETS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.files import paths
 
 Outputs = dict[str, tf.Tensor | list[tf.Tensor]]
 
@@ -104,6 +105,7 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
           ConfigError: `preset` is neither an existing path nor a name.
           InputError: the path has no model of this kind, or none that can be read.
         """
+        preset = paths.expand(os.fspath(preset))
         if os.path.exists(preset) or preset in pretrained.names():
             return cls.load(preset, **kwargs)
         if preset not in PRESETS:

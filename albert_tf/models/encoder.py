@@ -178,10 +178,16 @@ def as_int32(inputs: Mapping[str, tf.Tensor], names: Sequence[str]) -> dict[str,
     if not isinstance(inputs, Mapping) or set(names) - set(inputs):
         raise ValueError(f"the inputs must be a dict with {', '.join(names)}. Received: {given}.")
     for name in names:
-        dtype = getattr(inputs[name], "dtype", None)
+        value, dtype = inputs[name], getattr(inputs[name], "dtype", None)
+        if isinstance(value, tf.RaggedTensor | tf.SparseTensor) or isinstance(dtype, str):
+            kind = type(value)
+            raise ValueError(
+                f"`{name}` must be an int32 tensor. Received: {kind.__module__}.{kind.__name__}. "
+                "Pad rows with `to_tensor()`, and make symbolic inputs with `tf_keras.Input`."
+            )
         is_built = dtype is not None and dtype.is_floating and not tf.executing_eagerly()
         if dtype is None or not (dtype.is_integer or is_built):
-            received = dtype.name if dtype else type(inputs[name]).__name__
+            received = dtype.name if dtype else type(value).__name__
             raise ValueError(f"`{name}` must be an int32 tensor. Received: {received}.")
     return {name: tf.cast(inputs[name], tf.int32) for name in names}
 

@@ -104,7 +104,7 @@ class AlbertPretrainer(ConfiguredModel):
         if labels is None:
             outputs["mlm_logits"] = self.mlm_head(*rows)
         else:
-            targets = labels["masked_lm_ids"], labels["masked_lm_weights"]
+            targets = tf.cast(labels["masked_lm_ids"], tf.int32), labels["masked_lm_weights"]
             # The exponent range of float16 is too small for gradients of logits.
             dtype = tf.bfloat16 if self.compute_dtype == "bfloat16" else tf.float32
             outputs["mlm_sums"] = self.mlm_head.sums(ops, *rows, *targets, dtype)

@@ -26,7 +26,10 @@ class AdamW(tf_keras.optimizers.Optimizer):
       epsilon: the eps above.
       exclude: regular expressions to search for in the variables' names.
       name: the optimizer's name.
-      kwargs: passed to `tf_keras.optimizers.Optimizer`.
+      kwargs: passed to `tf_keras.optimizers.Optimizer`, whose own weight decay is not supported.
+
+    Raises:
+      ValueError: `weight_decay` is passed.
     """
 
     def __init__(
@@ -40,6 +43,11 @@ class AdamW(tf_keras.optimizers.Optimizer):
         name: str = "AdamW",
         **kwargs: Any,
     ) -> None:
+        if "weight_decay" in kwargs:
+            raise ValueError(
+                "`weight_decay` would decay all variables once more. Pass `weight_decay_rate`, "
+                "which spares those of `exclude`."
+            )
         # By default, tf_keras compiles each variable's update as an XLA program on a GPU.
         super().__init__(name=name, **{"jit_compile": False} | kwargs)
         self._learning_rate = self._build_learning_rate(learning_rate)
@@ -86,7 +94,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     def get_config(self) -> dict[str, object]:
         """Return the arguments of the constructor."""
-        return super().get_config() | {
+        config = super().get_config()
+        del config["weight_decay"]
+        return config | {
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
             "weight_decay_rate": self.weight_decay_rate,
             "beta_1": self.beta_1,

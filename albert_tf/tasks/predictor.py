@@ -1,5 +1,6 @@
 """Prediction with a fine-tuned run."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import load_tokenizer
+
+_ANSWERS = ("label", "answers", "is_impossible", "entities")  # attributes of examples
 
 
 class Predictor:
@@ -43,7 +46,7 @@ class Predictor:
         """Return a prediction for each example; its keys depend on the kind of task.
 
         An empty text also gets a prediction, as from `finetuning.predict` and from exports, so that
-        it does not make a whole request fail.
+        it does not make a whole request fail. Answers that examples have are not read.
 
         Args:
           examples: a list or another iterable of `TextExample` or `TokenExample`, or of strings
@@ -55,7 +58,7 @@ class Predictor:
             class, or `batch_size` is not positive.
         """
         examples, batch_size = self._examples(examples), positive("batch_size", batch_size)
-        return self.answer(examples, batch_size)[0] if examples else []
+        return self.answer([*map(_unanswered, examples)], batch_size)[0] if examples else []
 
     def _examples(self, values: Any) -> list[Any]:
         """Return a list of examples, also from strings if the kind takes single texts."""
@@ -89,6 +92,12 @@ class Predictor:
         features = self._kind.featurize(examples, self.tokenizer, self.task)
         outputs = predict(self.model, features, batch_size)
         return self._kind.decode(outputs, features, examples, self.task), features
+
+
+def _unanswered(example: Any) -> Any:
+    """Return the example without its answer."""
+    fields = [field for field in dataclasses.fields(example) if field.name in _ANSWERS]
+    return dataclasses.replace(example, **{field.name: field.default for field in fields})
 
 
 def _name_of(example: type) -> str:
@@ -149,6 +158,8 @@ def predict(model: TaskModel, features: Features, batch_size: int) -> Any:
     is_tpu = isinstance(model.distribute_strategy, tf.distribute.TPUStrategy)
     length = features.seq_length if is_tpu else None
     order = np.argsort(features.unit_lengths, kind="stable")
+    if not is_tpu:
+        batch_size = max(1, min(batch_size, len(order)))
     whole: np.ndarray = np.resize(
         order, -(-len(order) // batch_size) * batch_size
     )  # repeat units to fill the last batch

@@ -22,6 +22,7 @@ class TransformersHead(Generic[SettingsT]):
       our_layer: our name of that layer.
       per_label: settings with a value for each label.
       has_pooler: True if the class has a pooler.
+      has_names: False if the logits have no names of their own.
       open_settings: settings that a folder made elsewhere does not state and a user may set.
       config_keys: keys of config.json that state the kind, where `problem_type` and the number of
         labels are those of another kind too.
@@ -36,11 +37,12 @@ class TransformersHead(Generic[SettingsT]):
         our_layer: str = "head",
         per_label: Sequence[str] = (),
         has_pooler: bool = True,
+        has_names: bool = True,
         open_settings: Sequence[str] = ("seq_length",),
         config_keys: Mapping[str, Any] | None = None,
     ) -> None:
         self.architecture, self.problem_type = architecture, problem_type
-        self.label_counts, self.has_pooler = label_counts, has_pooler
+        self.label_counts, self.has_pooler, self.has_names = label_counts, has_pooler, has_names
         self.layer, self.our_layer, self.per_label = layer, our_layer, per_label
         self.open_settings, self.config_keys = open_settings, config_keys or {}
 
@@ -66,7 +68,7 @@ class TransformersHead(Generic[SettingsT]):
 
     def labels(self, task: SettingsT) -> tuple[str, ...]:
         """Return the names of the logits; only called if the config has labels."""
-        return task.labels
+        return task.labels if self.has_names else ("LABEL_0",)  # their default name
 
     def settings_of(self, labels: tuple[str, ...]) -> dict[str, Any]:
         """Return the settings that the names of the logits, in any order, determine.
@@ -74,7 +76,7 @@ class TransformersHead(Generic[SettingsT]):
         Raises:
           ValueError: the names are impossible; the message says which are possible.
         """
-        return {"labels": labels}
+        return {"labels": labels} if self.has_names else {}
 
     def to_theirs(self, weights: Weights, task: SettingsT) -> Weights:
         """Return the weights, under our names, as their class uses them."""

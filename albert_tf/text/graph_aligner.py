@@ -14,6 +14,7 @@ from albert_tf.text.ragged import row_of
 from albert_tf.text.sentencepiece_model import WORD_MARK
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.wordpiece import CONTINUES, characters
+from albert_tf.text.words import invisible_bounds
 
 
 class AlignedPieces(NamedTuple):
@@ -30,6 +31,23 @@ class AlignedPieces(NamedTuple):
     last: tf.Tensor
     reach: tf.Tensor
     codes: tf.RaggedTensor
+
+
+def visible_ranges(
+    codes: tf.Tensor, begin: tf.Tensor, end: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Strip invisible characters from ranges of code points.
+
+    Return which of the ranges [begin, end), int32 [N], have a visible one, bool [N], and those
+    without invisible ones at their ends, int32 [K] each.
+    """
+    is_visible = tf.searchsorted(invisible_bounds(), codes, side="right") % 2 == 0
+    visible = tf.cast(tf.where(is_visible)[:, 0], tf.int32)
+    visible_before = tf.concat([[0], tf.cumsum(tf.cast(is_visible, tf.int32))], 0)
+    first, limit = tf.gather(visible_before, begin), tf.gather(visible_before, end)
+    kept = limit > first
+    first, limit = tf.boolean_mask(first, kept), tf.boolean_mask(limit, kept)
+    return kept, tf.gather(visible, first), tf.gather(visible, limit - 1) + 1
 
 
 class GraphAligner(tf.Module):

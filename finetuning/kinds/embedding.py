@@ -1,6 +1,5 @@
 """Embeddings in fine-tuning."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.text_classification import PAIR, SINGLE
 from finetuning.kinds.baselines import word_search
 from finetuning.kinds.cards import mistakes
-from finetuning.kinds.kind import FinetuningKind, deviation, text_of
+from finetuning.kinds.kind import FinetuningKind, errors_of_means, text_of
 from finetuning.kinds.text_kind import shown
 
 # Value of `task.loss` -> the training examples that it needs, in words.
@@ -88,14 +87,13 @@ class Embedding(FinetuningKind[EmbeddingSettings]):
         self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
     ) -> dict[str, float]:
         """Return the standard errors; for searches, whose scores are means over the queries."""
-        count = len(examples)
-        if count < MIN_EXAMPLES or not isinstance(examples[0], SearchExample):
+        if len(examples) < MIN_EXAMPLES or not isinstance(examples[0], SearchExample):
             return super().standard_errors(dataset, predictions, examples)
         rows = [
             dataset.score([prediction], [example])
             for prediction, example in zip(predictions, examples, strict=True)
         ]
-        return {name: deviation(rows, name) / math.sqrt(count) for name in dataset.metrics}
+        return errors_of_means(rows, dataset.metrics)
 
     def references(self, examples: Sequence[Any]) -> Mapping[str, Sequence[Prediction]]:
         """Return what words alone predict: TF-IDF and, for searches, BM25."""

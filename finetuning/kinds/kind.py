@@ -139,9 +139,9 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     ) -> dict[str, float]:
         """Return the standard errors of the main metrics, from the number of examples.
 
-        For an accuracy p over n examples, it is sqrt(p (1 - p) / n). For spans, whose scores lie
-        between right and wrong, it is the standard deviation of their scores over sqrt(n), with the
-        threshold fixed. Otherwise it is the standard deviation over resamples of the examples.
+        For an accuracy p over n examples, it is sqrt(p (1 - p) / n). Otherwise it is the standard
+        deviation over resamples of the examples; kinds whose scores are means over the examples
+        take the standard deviation of those over sqrt(n).
 
         There are none for fewer than `MIN_EXAMPLES` examples: ± is read as the width of a normal
         distribution, which is then a poor approximation.
@@ -273,6 +273,13 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
 def deviation(scores: Sequence[Mapping[str, float]], name: str) -> float:
     """Return the standard deviation of a score."""
     return float(np.std([score[name] for score in scores]))
+
+
+def errors_of_means(
+    scores: Sequence[Mapping[str, float]], names: Sequence[str]
+) -> dict[str, float]:
+    """Return the standard errors of the means of the examples' scores."""
+    return {name: deviation(scores, name) / math.sqrt(len(scores)) for name in names}
 
 
 def text_of(row: Mapping[str, Any], name: str) -> str:

@@ -1,7 +1,6 @@
 """Rankings in fine-tuning."""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,7 +28,7 @@ from finetuning.kinds.kind import (
     Embed,
     FinetuningKind,
     TeacherOutput,
-    deviation,
+    errors_of_means,
     text_of,
 )
 from finetuning.kinds.text_kind import SoftCrossEntropy
@@ -115,7 +114,7 @@ class Ranking(FinetuningKind[RankingSettings]):
         ]
         if len(rows) < MIN_EXAMPLES:
             return {}
-        return {name: deviation(rows, name) / math.sqrt(len(rows)) for name in dataset.metrics}
+        return errors_of_means(rows, dataset.metrics)
 
     def references(self, examples: Sequence[Any]) -> Mapping[str, Sequence[Prediction]]:
         """Return what words alone predict: BM25 and TF-IDF."""

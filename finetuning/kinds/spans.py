@@ -85,7 +85,9 @@ class Span(FinetuningKind[SpanSettings]):
     ) -> list[str]:
         """Return missed, invented and wrong answers."""
         pairs = zip(predictions, examples, strict=True)
-        return mistakes.worst_of_kinds([_compared(task, *pair) for pair in pairs])
+        rows = [_compared(task, *pair) for pair in pairs]
+        what = f"of {len(rows):,} answers do not match exactly"
+        return mistakes.worst_of_kinds(rows, "question", what)
 
     def standard_errors(
         self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[SpanExample]

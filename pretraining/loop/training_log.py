@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 
-from albert_tf.models.config import AlbertConfig
+from albert_tf.models.config import AlbertConfig, layer_flops
 from albert_tf.optimization.adamw import AdamW
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.metrics_log import MetricsLog
@@ -112,12 +112,10 @@ def step_flops(
     A multiply-add counts as two. Recomputed activations do not count. Every position counts,
     padding included.
     """
-    hidden, layers = model.hidden_size, model.num_layers
-    inner = model.inner_size * (2 if model.ffn == "plain" else 3)
-    products = 4 * hidden**2 + hidden * inner + 2 * seq_length * hidden
+    hidden = model.hidden_size
     factorized = model.embedding_size if model.embedding_size != hidden else 0
-    piece = layers * products + factorized * hidden
     prediction = hidden * model.embedding_size + model.embedding_size * model.vocab_size
     pair = hidden**2 + 2 * hidden
-    forward = 2 * (seq_length * piece + num_predictions * prediction + pair)
+    others = seq_length * factorized * hidden + num_predictions * prediction + pair
+    forward = model.num_layers * layer_flops(model, seq_length, seq_length) + 2 * others
     return float((1 + _BACKWARD) * batch_size * forward)

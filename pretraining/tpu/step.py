@@ -3,7 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
-from albert_tf.models.config import AlbertConfig, head_param_counts
+from albert_tf.models.config import AlbertConfig, head_param_counts, layer_flops
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from pretraining.loop.config import PretrainConfig
@@ -143,10 +143,9 @@ class Step:
     @property
     def recomputed_flops(self) -> float:
         """FLOPs of a second forward pass of the layers, if they are recomputed."""
-        model, pieces = self.model, self.batch * self.seq_length
-        products = 2 * model.hidden_size + model.intermediate_size + self.seq_length
-        layers = 4 * model.hidden_size * products * model.num_layers * pieces
-        return float(layers * model.rematerialize)
+        model = self.model
+        layers = model.num_layers * layer_flops(model, self.seq_length, self.seq_length)
+        return float(self.batch * layers * model.rematerialize)
 
     def share_of_peak(self, chip: Chip, step_s: float) -> float:
         """Return the share of the chip's peak, from 0 to 1, of a step that takes `step_s`."""

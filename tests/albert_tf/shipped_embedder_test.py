@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 
@@ -41,6 +42,12 @@ def test_the_card_has_a_header_for_hugging_face():
     assert f"{config.param_count():,} parameters" in card
     for word in ("all-MiniLM-L6-v2", "MS MARCO", "CC BY-SA", "Limits and bias", "make.sh", "BM25"):
         assert word in card
+
+
+def test_a_pickle_has_the_name():
+    """Not the folder, which is another one elsewhere."""
+    assert NAME.encode() in (content := pickle.dumps(albert_tf.load_embedder(NAME)))
+    assert str(FOLDER).encode() not in content
 
 
 def test_texts_of_the_same_meaning_are_near(capsys):

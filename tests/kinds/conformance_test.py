@@ -90,8 +90,12 @@ def test_examples_alone_and_together_have_one_prediction(case, predictor):
     examples = [*case.examples, *case.more, *odd_examples(case)]
     together = predictor(examples)
     assert len(together) == len(examples) and predictor([]) == []
+    broken = {"label": "?", "answers": (("?",),), "entities": ((0, 1, "?"),)}  # never read
     for example, answer in zip(examples, together, strict=True):
         same(predictor([example])[0], answer)
+        known = {field.name for field in dataclasses.fields(example)} & set(broken)
+        changed = dataclasses.replace(example, **{name: broken[name] for name in known})
+        same(predictor([changed])[0], answer)
         assert json.loads(json.dumps(answer)) == answer
     if KINDS[case.name].takes_strings and not case.settings.pair:
         same(predictor([case.texts[0]]), predictor([case.unlabeled(case.texts[0])]))

@@ -35,8 +35,8 @@ class Embedder:
     """
 
     def __init__(self, path: str) -> None:
+        self._path = pretrained.name_of(path)  # for a pickle
         path = pretrained.locate(path)
-        self._path = os.path.abspath(path)
         exported = _exported(path) if is_saved_model(path) else None
         self._embed, self.task, self.dimension, self.is_untrained = exported or _loaded(path)
         if self.is_untrained:

@@ -127,10 +127,14 @@ class EmbeddingModel(TaskModel):
             ids = {name: tf.stack([value, value], axis=1) for name, value in ids.items()}
         if ids["input_mask"].shape.rank == 2:
             return self._vectors(ids, training)
-        _, count, length = common.shape_of(ids["input_mask"])
-        flat = {name: tf.reshape(value, [-1, length]) for name, value in ids.items()}  # [B P, S]
+        # The graph of `predict` that has seen both ranks knows neither.
+        is_known = ids["input_mask"].shape.rank == 3
+        shape = (common.shape_of if is_known else tf.shape)(ids["input_mask"])
+        flat = {name: tf.reshape(value, [-1, shape[-1]]) for name, value in ids.items()}  # [B P, S]
         vectors = self._vectors(flat, training)
-        return tf.reshape(vectors, [-1, count, vectors.shape[-1]])
+        if is_known:
+            return tf.reshape(vectors, [-1, shape[1], self.dimension])
+        return tf.reshape(vectors, tf.concat([shape[:-1], [self.dimension]], 0))
 
     def _vectors(self, inputs: Mapping[str, tf.Tensor], training: bool) -> tf.Tensor:
         outputs, key = self.encode(inputs, training, pooled_only=self.task.pooling == "cls")

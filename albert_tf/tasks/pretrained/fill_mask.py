@@ -205,11 +205,12 @@ class FillMask:
         return answers
 
     def _serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        module = self._module  # a name of its own: another thread may replace it meanwhile
         try:
-            return self._module.serve(texts)
+            return module.serve(texts)
         except tf.errors.NotFoundError:  # `clear_session` and `set_seed` free the vocabulary
-            self._module = FillMaskModule(self._model, self._tokenizer, self._top_k)
-            return self._module.serve(texts)
+            self._module = module = FillMaskModule(self._model, self._tokenizer, self._top_k)
+            return module.serve(texts)
 
 
 def load_fill_mask(path: str, top_k: int = 5) -> FillMask:

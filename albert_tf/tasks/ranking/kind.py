@@ -16,18 +16,6 @@ from albert_tf.tasks.transformers_head import TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
 
-class _Head(TransformersHead[RankingSettings]):
-    """A classifier of pairs with one label, as cross-encoders of sentence-transformers are."""
-
-    def labels(self, task: RankingSettings) -> tuple[str, ...]:
-        """Return their default name."""
-        return ("LABEL_0",)
-
-    def settings_of(self, labels: tuple[str, ...]) -> dict[str, Any]:
-        """Return none: a score has no name."""
-        return {}
-
-
 class Ranking(Kind[RankingSettings]):
     """A score for each candidate of a query, by which they are ranked."""
 
@@ -38,11 +26,13 @@ class Ranking(Kind[RankingSettings]):
         RankingExample,
         RankingFeatures,
     )
-    transformers = _Head(
+    # A classifier of pairs with one label, as cross-encoders of sentence-transformers are.
+    transformers = TransformersHead(
         "AlbertForSequenceClassification",
         "classifier",
         "regression",
         range(1, 2),
+        has_names=False,
         open_settings=("seq_length", "num_candidates", "loss"),
         # Scores as they are, without the sigmoid that is their default.
         config_keys={

@@ -33,8 +33,8 @@ class Ranker:
     """
 
     def __init__(self, path: str) -> None:
+        self._path = pretrained.name_of(path)  # for a pickle
         path = pretrained.locate(path)
-        self._path = os.path.abspath(path)
         self._score, self.task = _exported(path) if is_saved_model(path) else _loaded(path)
 
     def __call__(

@@ -20,14 +20,6 @@ from albert_tf.text.tokenizer import Tokenizer
 class _Head(TransformersHead[RegressorSettings]):
     """Theirs predicts in the unit of the labels; ours is scaled after the head."""
 
-    def labels(self, task: RegressorSettings) -> tuple[str, ...]:
-        """Return their default name."""
-        return ("LABEL_0",)
-
-    def settings_of(self, labels: tuple[str, ...]) -> dict[str, Any]:
-        """Return none: a number has no name."""
-        return {}
-
     def to_theirs(self, weights: Weights, task: RegressorSettings) -> Weights:
         """Return the weights of center + scale (x W + b) = x (scale W) + (scale b + center)."""
         return _with_head(weights, lambda w: w * task.scale, lambda b: b * task.scale + task.center)
@@ -62,6 +54,7 @@ class Regressor(TextKind[RegressorSettings]):
         "classifier",
         "regression",
         range(1, 2),
+        has_names=False,
         open_settings=TextKind.open_settings,
     )
 

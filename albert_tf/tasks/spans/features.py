@@ -129,7 +129,7 @@ def _questions(
     examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanSettings
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the ids of all questions end to end, their lengths, and which are truncated."""
-    max_pieces = min(task.query_length, (task.seq_length - 3) // 2)
+    max_pieces = task.max_question_pieces
     encoded = tokenizer.encode_batch([example.question for example in examples])
     lengths = np.array([min(len(ids), max_pieces) for ids in encoded], np.int64)
     flat = (i for ids in encoded for i in ids[:max_pieces])

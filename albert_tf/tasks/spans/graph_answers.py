@@ -13,8 +13,7 @@ import tensorflow as tf
 from albert_tf.graph.windows import GraphWindows
 from albert_tf.tasks.spans.heads import may_answer
 from albert_tf.tasks.spans.model import SpanSettings
-from albert_tf.text.graph_aligner import AlignedPieces
-from albert_tf.text.words import invisible_bounds
+from albert_tf.text.graph_aligner import AlignedPieces, visible_ranges
 
 _HASH_BASE, _EXAMPLE_FACTOR = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03  # odd, without a bit pattern
 
@@ -95,15 +94,9 @@ def best_spans(
 
 def _stripped(spans: Spans, codes: tf.Tensor) -> Spans:
     """Strip invisible characters from the spans, and drop spans that contain nothing else."""
-    is_solid = tf.searchsorted(invisible_bounds(), codes, side="right") % 2 == 0
-    solid = tf.cast(tf.where(is_solid)[:, 0], tf.int32)  # visible characters
-    solid_before = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
-    first, limit = tf.gather(solid_before, spans.begin), tf.gather(solid_before, spans.end)
-    example, score, first, limit = (
-        tf.boolean_mask(value, limit > first)
-        for value in (spans.example, spans.score, first, limit)
-    )
-    return Spans(example, tf.gather(solid, first), tf.gather(solid, limit - 1) + 1, score)
+    kept, begin, end = visible_ranges(codes, spans.begin, spans.end)
+    example, score = (tf.boolean_mask(value, kept) for value in (spans.example, spans.score))
+    return Spans(example, begin, end, score)
 
 
 def _sorted_by_score(spans: Spans) -> Spans:

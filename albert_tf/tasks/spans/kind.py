@@ -74,13 +74,11 @@ class Span(Kind[SpanSettings]):
         outputs = SpanGraph(encoder, model.head).outputs(
             encoder.sequence_output(), "input_type_ids"
         )
-        task = model.task
-        count = task.beam**2 if task.answerable else task.n_best
         return {
             name: (
                 value,
                 np.int32 if name in ("start", "end") else np.float32,
-                ["B"] if name == "null" else ["B", count],
+                ["B"] if name == "null" else ["B", model.task.num_spans],
             )
             for name, value in outputs.items()
         }

@@ -43,6 +43,16 @@ class SpanSettings(WindowSettings):
     dropout: Annotated[float, between("[0, 1)")] = 0.1
     kind: str = "span"
 
+    @property
+    def max_question_pieces(self) -> int:
+        """The maximum pieces of the question, at most half of the window."""
+        return min(self.query_length, (self.seq_length - 3) // 2)
+
+    @property
+    def num_spans(self) -> int:
+        """The number of spans that the model returns of a window."""
+        return self.beam**2 if self.answerable else self.n_best
+
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SpanModel(TaskModel):

@@ -70,9 +70,9 @@ class SpanModule(WindowedModule):
 
     def _question_ids(self, question: tf.Tensor) -> tf.RaggedTensor:
         """Return the truncated pieces of each question: int32 [B, (pieces)]."""
-        max_pieces = min(self._task.query_length, (self._task.seq_length - 3) // 2)
         ids = self._tokenizer(question)
-        return slice_rows(ids, ids.row_starts(), tf.minimum(ids.row_lengths(), max_pieces))
+        lengths = tf.minimum(ids.row_lengths(), self._task.max_question_pieces)
+        return slice_rows(ids, ids.row_starts(), lengths)
 
     def _outputs(
         self, questions: tf.RaggedTensor, contexts: tf.RaggedTensor, windows: GraphWindows
@@ -88,7 +88,7 @@ class SpanModule(WindowedModule):
             question = tf.gather(questions, tf.gather(windows.example, rows))
             return self._predict(self._tokenizer.pack([question, context], width))
 
-        size = [tf.size(begin), task.beam**2 if task.answerable else task.n_best]
+        size = [tf.size(begin), task.num_spans]
         empty = {"start": tf.zeros(size, tf.int32), "end": tf.zeros(size, tf.int32)}
         empty |= {"score": tf.zeros(size)}
         empty |= {"null": tf.zeros(size[:1])} if task.answerable else {}

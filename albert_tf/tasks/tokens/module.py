@@ -16,10 +16,10 @@ from albert_tf.tasks.tokens.model import (
     label_of,
 )
 from albert_tf.tasks.windowed_module import WindowedModule
-from albert_tf.text.graph_aligner import AlignedPieces
+from albert_tf.text.graph_aligner import AlignedPieces, visible_ranges
 from albert_tf.text.ragged import row_of, slice_rows
 from albert_tf.text.tokenizer import Tokenizer
-from albert_tf.text.words import invisible_bounds, word_bounds
+from albert_tf.text.words import word_bounds
 
 _MAX_CELLS = 2**22  # of an output [B, E], which are 75 bytes each in all outputs
 
@@ -63,7 +63,6 @@ class TokenClassifierModule(WindowedModule):
         super().__init__(model, tokenizer, max_windows)
         self._labels = tf.constant(model.task.labels)
         self._word_bounds = tf.constant(word_bounds())
-        self._invisible_bounds = tf.constant(invisible_bounds())
 
     def signatures(self) -> dict[str, object]:
         """Return the signatures that the class describes."""
@@ -115,28 +114,17 @@ class TokenClassifierModule(WindowedModule):
         base = tf.gather(tf.cast(pieces.codes.row_starts(), tf.int32), text)
         solid = tf.cast(tf.where(pieces.last >= pieces.first)[:, 0], tf.int32)  # no spaces
         first, last = (tf.gather(base + offsets, solid) for offsets in (pieces.first, pieces.last))
-        joins, is_invisible = (
-            tf.searchsorted(bounds, codes, side="right") % 2 == 1
-            for bounds in (self._word_bounds, self._invisible_bounds)
-        )
+        joins = tf.searchsorted(self._word_bounds, codes, side="right") % 2 == 1
         is_joined = tf.gather(joins, first) & tf.gather(joins, tf.maximum(first - 1, 0))
         is_joined &= tf.gather(pieces.first, solid) > 0
         word = tf.boolean_mask(solid, (first > tf.concat([[-1], last[:-1]], 0)) & ~is_joined)
         limits = tf.gather(tf.cast(pieces.ids.row_limits(), tf.int32), tf.gather(text, word))
         final = tf.minimum(tf.concat([word[1:], [tf.size(text)]], 0), limits) - 1
-        visible = tf.cast(tf.where(~is_invisible)[:, 0], tf.int32)
-        visible_before = tf.concat([[0], tf.cumsum(tf.cast(~is_invisible, tf.int32))], 0)
-        begin = tf.gather(visible_before, tf.gather(base + pieces.first, word))
-        limit = tf.gather(visible_before, tf.gather(base + pieces.reach, final) + 1)
-        word, begin, limit = (
-            tf.boolean_mask(values, limit > begin) for values in (word, begin, limit)
-        )
+        begin, end = tf.gather(base + pieces.first, word), tf.gather(base + pieces.reach, final) + 1
+        kept, begin, end = visible_ranges(codes, begin, end)
+        word = tf.boolean_mask(word, kept)
         return Words(
-            tf.gather(text, word),
-            tf.gather(visible, begin),
-            tf.gather(visible, limit - 1) + 1,
-            tf.gather(tag, word),
-            tf.gather(score, word),
+            tf.gather(text, word), begin, end, tf.gather(tag, word), tf.gather(score, word)
         )
 
     def _answer(self, spans: Words, codes: tf.RaggedTensor) -> Answer:

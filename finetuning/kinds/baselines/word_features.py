@@ -9,7 +9,7 @@ import numpy as np
 
 from albert_tf.tasks.tokens.entities import join_tags
 from albert_tf.tasks.tokens.examples import TokenExample
-from albert_tf.tasks.tokens.model import TokenSettings
+from albert_tf.tasks.tokens.model import IGNORED, OUTSIDE, TokenSettings, tag_of
 from albert_tf.text.words import word
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 
@@ -64,13 +64,14 @@ def _spans(example: TokenExample) -> np.ndarray:
 
 def _tags(example: TokenExample, spans: np.ndarray, task: TokenSettings) -> np.ndarray:
     """Return the words' tags, int64 [U]; -1 for a word without a label if every word has one."""
-    tags = np.full(len(spans), -1 if task.scheme == "words" else 0)
+    tags = np.full(len(spans), IGNORED if task.scheme == "words" else OUTSIDE)
     for begin, end, label in example.entities or ():
         inside = np.flatnonzero((spans[:, 0] >= begin) & (spans[:, 0] < end))
         number = task.labels.index(label)
-        tags[inside] = number if task.scheme == "words" else 2 + 2 * number
-        if task.scheme != "words":
-            tags[inside[:1]] = 1 + 2 * number
+        if task.scheme == "words":
+            tags[inside] = number
+        else:
+            tags[inside] = tag_of(number, np.arange(len(inside)) == 0)
     return tags
 
 

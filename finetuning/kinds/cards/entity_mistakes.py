@@ -1,37 +1,17 @@
 """The errors of a token classifier: scores by label, and wrong spans of every kind."""
 
-import collections
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from albert_tf.runtime.report_text import markdown_table, shortened
 from albert_tf.tasks.tokens.examples import TokenExample
 from finetuning.datasets.dataset import Prediction
 from finetuning.datasets.scores.entity_scores import counts_by_label
+from finetuning.kinds.cards import mistakes
 
-_SHOWN = 12  # mistakes at most
 _AROUND = 40  # characters of the text on each side of a span
 _NONE = "(none)"
 Span = tuple[int, int]
-
-
-class Mistake(NamedTuple):
-    """A wrong span.
-
-    Attributes:
-      kind: `wrong label`, `wrong boundary`, `spurious` or `missed`.
-      text: the span in its text.
-      right: the true span with its label.
-      given: the predicted one.
-      rank: its probability; 0 if it was missed.
-    """
-
-    kind: str
-    text: str
-    right: str
-    given: str
-    rank: float
 
 
 def sections(predictions: Sequence[Prediction], examples: Sequence[TokenExample]) -> list[str]:
@@ -48,21 +28,15 @@ def sections(predictions: Sequence[Prediction], examples: Sequence[TokenExample]
         for prediction, example in zip(predictions, examples, strict=True)
         for mistake in mistakes_of(prediction, example)
     ]
-    kinds = collections.Counter(mistake.kind for mistake in wrong)
-    listed = ", ".join(f"{count:,} x {kind}" for kind, count in kinds.most_common())
-    shown = [tuple(map(shortened, mistake[:4])) for mistake in _worst(wrong)]
-    table = markdown_table(("mistake", "text", "correct", "predicted"), shown)
-    return [
-        "## Labels",
-        markdown_table(header, cells),
-        "## Worst mistakes",
-        f"There are {len(wrong):,} mistakes: {listed}." if wrong else "There are none.",
-        *([table] if shown else []),
-    ]
+    worst = mistakes.worst_of_kinds(wrong, "text", "spans are wrong")
+    return ["## Labels", markdown_table(header, cells), *worst]
 
 
-def mistakes_of(prediction: Prediction, example: TokenExample) -> Iterator[Mistake]:
-    """Yield each wrong span once; a predicted and a true span that overlap are one mistake."""
+def mistakes_of(prediction: Prediction, example: TokenExample) -> Iterator[mistakes.Row]:
+    """Yield each wrong span once; a predicted and a true span that overlap are one mistake.
+
+    They are `wrong label`, `wrong boundary`, `spurious` and `missed`; the rank is the probability.
+    """
     known = {(begin, end): label for begin, end, label in example.entities or ()}
     given = {(entity["start"], entity["end"]): entity for entity in prediction["entities"]}
     missed = dict(known)
@@ -75,29 +49,20 @@ def mistakes_of(prediction: Prediction, example: TokenExample) -> Iterator[Mista
         right = span if span in missed else _overlapping(span, missed)
         label = missed.pop(right) if right else None
         kind = "wrong label" if right == span else "wrong boundary" if right else "spurious"
-        yield Mistake(
-            kind,
+        yield mistakes.Row(
             _snippet(example.text, *(right or span)),
             _named(example.text, right, label),
             _named(example.text, span, entity["label"]),
             entity["score"],
+            kind,
         )
     for span, label in missed.items():
         text = example.text
-        yield Mistake("missed", _snippet(text, *span), _named(text, span, label), _NONE, 0.0)
+        yield mistakes.Row(_snippet(text, *span), _named(text, span, label), _NONE, 0.0, "missed")
 
 
 def _overlapping(span: Span, spans: Iterable[Span]) -> Span | None:
     return next((other for other in spans if other[0] < span[1] and span[0] < other[1]), None)
-
-
-def _worst(wrong: Sequence[Mistake]) -> list[Mistake]:
-    """Return the most confident mistake of each kind, then the second of each, and so on."""
-    kinds: dict[str, list[Mistake]] = {}
-    for mistake in sorted(wrong, key=lambda mistake: -mistake.rank):
-        kinds.setdefault(mistake.kind, []).append(mistake)
-    turns = itertools.chain.from_iterable(itertools.zip_longest(*kinds.values()))
-    return list(itertools.islice(filter(None, turns), _SHOWN))
 
 
 def _snippet(text: str, begin: int, end: int) -> str:

@@ -100,16 +100,20 @@ def worst(rows: Sequence[Row]) -> list[str]:
     return ["## Worst mistakes", markdown_table(header, texts) if texts else "There are none."]
 
 
-def worst_of_kinds(rows: Sequence[Row]) -> list[str]:
-    """Return the section of the worst questions' mistakes of every name, with their numbers."""
+def worst_of_kinds(rows: Sequence[Row], text: str, what: str) -> list[str]:
+    """Return the section of the worst mistakes of every name, with their numbers.
+
+    `text` is the title of the texts' column; `what` says, after their number, what is wrong.
+    """
     wrong = _wrong(rows)
     counts = collections.Counter(row.name for row in wrong)
     texts = [(shortened(row.text), row.name, *map(shortened, row[1:3])) for row in _shown(wrong)]
     listed = ", ".join(f"{count:,} x {name}" for name, count in counts.most_common())
+    table = markdown_table((text, "mistake", "correct", "predicted"), texts)
     return [
         "## Worst mistakes",
-        f"{len(wrong):,} of {len(rows):,} answers do not match exactly: {listed or 'none'}.",
-        markdown_table(("question", "mistake", "correct", "predicted"), texts),
+        f"{len(wrong):,} {what}{':' * bool(wrong)} {listed}".strip() + ".",
+        *([table] if texts else []),
     ]
 
 

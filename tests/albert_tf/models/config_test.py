@@ -22,6 +22,7 @@ from albert_tf.models.config import (
 )
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 
 PUBLISHED = {
@@ -180,6 +181,14 @@ def test_errors_name_key_rule_and_value(changes, words):
     assert "\n" not in str(error.value)
     for word in words:
         assert word in str(error.value)
+
+
+def test_a_tilde_is_the_home_folder(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps(settings.to_dict(tiny)))
+    assert AlbertConfig.from_json("~") == tiny == AlbertConfig.from_json(tmp_path)
+    with pytest.raises(InputNotFoundError, match="checkpoint"):  # and not that it is no folder
+        AlbertEncoder.from_preset("~")
 
 
 def test_unknown_preset_names_the_nearest():

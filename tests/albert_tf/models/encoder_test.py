@@ -1,6 +1,7 @@
 """Tests that the encoder computes what Model Garden's ALBERT does, in every mode of execution."""
 
 import functools
+import types
 
 import numpy as np
 import pytest
@@ -182,6 +183,11 @@ def test_bad_input_names_both_numbers(encoder, fake_inputs, change, message):
         (lambda inputs: {"input_word_ids": inputs["input_word_ids"]}, "Received: .'input_word_ids"),
         (lambda inputs: inputs | {"input_mask": np.ones([1, 2])}, "`input_mask`.*float"),
         (lambda inputs: inputs | {"input_mask": [[1, 1]]}, "`input_mask`.*list"),
+        (lambda inputs: inputs | {"input_mask": tf.ragged.constant([[1]])}, "Ragged.*to_tensor"),
+        (  # as an input of Keras 3
+            lambda inputs: inputs | {"input_mask": types.SimpleNamespace(dtype="int32")},
+            r"types\.SimpleNamespace.*tf_keras\.Input",
+        ),
     ],
 )
 def test_other_inputs_than_a_dict_of_integers(encoder, fake_inputs, wrong, message):

@@ -43,6 +43,18 @@ def test_mlm_logits_by_numpy(pretrainer, inputs):
         np.testing.assert_allclose(outputs["mlm_logits"][row], logits, atol=1e-4)
 
 
+def test_labels_may_be_integers_of_numpy(pretrainer, inputs):
+    labels = {
+        "masked_lm_ids": POSITIONS + 5,
+        "masked_lm_weights": np.ones(POSITIONS.shape, np.float32),
+    }
+    wide, narrow = (
+        pretrainer(inputs, labels=labels | {"masked_lm_ids": labels["masked_lm_ids"].astype(kind)})
+        for kind in (np.int64, np.int32)
+    )
+    tf.nest.map_structure(np.testing.assert_array_equal, wide["mlm_sums"], narrow["mlm_sums"])
+
+
 def test_pair_logits_by_numpy(pretrainer, inputs):
     outputs = pretrainer(inputs)
     kernel, bias = pretrainer.pair_head.dense.get_weights()

@@ -103,6 +103,13 @@ def test_biases_and_norms_are_excluded(tiny):
     assert any("output_bias" in name for name in excluded)
 
 
+def test_the_decay_of_tf_keras_is_refused():
+    """It would come on top of ours, and for all variables."""
+    with pytest.raises(ValueError, match="weight_decay_rate"):
+        Lamb(1.0, weight_decay=0.1)
+    assert "weight_decay" not in AdamW(1.0).get_config()
+
+
 def test_exclusions_can_be_chosen():
     optimizer = Lamb(1.0, exclude=("kernel",))
     kernel, bias = (tf.Variable([1.0], name=name) for name in ("kernel", "bias"))

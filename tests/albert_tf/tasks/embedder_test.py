@@ -49,6 +49,16 @@ def test_vectors_in_batches_are_those_of_the_predictor(run, embedder):
     assert embedder([]).shape == (0, 6) and embedder.dimension == 6 and not embedder.is_untrained
 
 
+def test_texts_and_pairs_take_turns(run, embedder):
+    predictor, (first, *_) = load_predictor(run), embedder(TEXTS)
+    query, passage = embedder.embed_query(TEXTS[0]), embedder.embed_documents(TEXTS[1:2])[0]
+    for _ in range(2):
+        (text,) = predictor(TEXTS[:1])
+        np.testing.assert_allclose(text["embedding"], first, atol=1e-5)
+        (pair,) = predictor([albert_tf.TextExample(*TEXTS[:2])])
+        assert pair["score"] == pytest.approx(np.dot(query, passage), abs=1e-5)
+
+
 def test_many_long_texts_are_computed_in_parts(embedder):
     many = [f"{number} {8 * TEXTS[0]}" for number in range(8192 // 32 + 10)]  # all of 32 pieces
     found = embedder(many, batch_size=len(many))

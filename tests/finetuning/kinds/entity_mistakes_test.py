@@ -21,14 +21,14 @@ def test_each_wrong_span_is_one_mistake():
         (15, 18, "person", 0.7),  # met
         (25, 29, "place", 0.6),  # right
     )
-    mistakes = {each.kind: each for each in mistakes_of(found, EXAMPLE)}
+    mistakes = {each.name: each for each in mistakes_of(found, EXAMPLE)}
     assert set(mistakes) == {"wrong boundary", "wrong label", "spurious", "missed"}
-    assert mistakes["wrong boundary"][2:] == ("Ann Lee (person)", "Ann (person)", 0.9)
-    assert mistakes["wrong label"][2:] == ("Bo (person)", "Bo (place)", 0.8)
-    assert mistakes["spurious"][2:] == ("(none)", "met (person)", 0.7)
-    assert mistakes["missed"][2:] == ("Cy (person)", "(none)", 0.0)
+    assert mistakes["wrong boundary"][1:4] == ("Ann Lee (person)", "Ann (person)", 0.9)
+    assert mistakes["wrong label"][1:4] == ("Bo (person)", "Bo (place)", 0.8)
+    assert mistakes["spurious"][1:4] == ("(none)", "met (person)", 0.7)
+    assert mistakes["missed"][1:4] == ("Cy (person)", "(none)", 0.0)
     # Two predicted spans in one true span: one has a wrong boundary, the other is spurious.
-    kinds = [m.kind for m in mistakes_of(prediction((0, 3, "a", 1), (4, 7, "a", 1)), EXAMPLE)]
+    kinds = [m.name for m in mistakes_of(prediction((0, 3, "a", 1), (4, 7, "a", 1)), EXAMPLE)]
     assert kinds.count("wrong boundary") == 1 and kinds.count("spurious") == 1
     assert kinds.count("missed") == 3
 
@@ -38,9 +38,9 @@ def test_sections():
     assert "|  | support | predicted | precision | recall | F1 |" in text
     assert "| person | 3 | 0 | 0.0000 | 0.0000 | 0.0000 |" in text
     assert "| place | 1 | 1 | 1.0000 | 1.0000 | 1.0000 |" in text
-    assert "There are 3 mistakes: 3 x missed." in text
+    assert "3 spans are wrong: 3 x missed." in text
     right = prediction(*((*span, 0.5) for span in EXAMPLE.entities))
-    assert sections([right], [EXAMPLE])[-1] == "There are none."
+    assert sections([right], [EXAMPLE])[-1] == "0 spans are wrong."
     long = TokenExample("x" * 200 + " Ann " + "y" * 200, None, ((201, 204, "person"),))
     (mistake,) = mistakes_of(prediction(), long)
     assert mistake.text == "…" + "x" * 39 + " Ann " + "y" * 39 + "…"
