@@ -23,7 +23,7 @@ from typing import Annotated, Any
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import require_heads
 from albert_tf.runtime import commands, pretrained, settings
-from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, between
+from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, between, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.report_text import counted, markdown_table
@@ -82,7 +82,9 @@ class AdaptOptions(commands.CommandOptions):
     heldout_fraction: Annotated[float, between("(0, 1)")] = commands.option(
         "share of the documents that are only evaluated on", 0.05
     )
-    device: str = commands.option("as for pretraining.train", "auto")
+    device: Annotated[str, one_of("auto", "cpu", "gpu")] = commands.option(
+        "as for pretraining.train: auto, cpu or gpu", "auto"
+    )
     dry_run: bool = commands.option("check the options, and that the files can be read", False)
     set: tuple[str, ...] = commands.option("key=value, as for pretraining.train", ())
 

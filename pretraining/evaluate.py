@@ -59,6 +59,7 @@ PAIR_ROWS = {
     "lengths alone": ("lengths", "lengths_"),
 }
 SETTABLE = ("masking.", "objective.pair=")
+_BATCH = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +77,11 @@ class EvaluateOptions(commands.CommandOptions):
         path=True,
         needs="minimal_pairs",
     )
-    batch_size: Annotated[int, POSITIVE] = commands.option(
-        "with --data: sequences in a batch, over all replicas", 32, needs="data"
+    batch_size: Annotated[int | None, POSITIVE] = commands.option(
+        f"with --data: sequences in a batch, over all replicas; by default the least multiple of "
+        f"their number from {_BATCH}",
+        None,
+        needs="data",
     )
     trained_only: bool = commands.option(
         "with --data: masked LM and the pairs of the training objective alone, which is faster",
@@ -107,7 +111,7 @@ class EvaluateOptions(commands.CommandOptions):
 
 def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.strategy) -> None:
     """Evaluate the model, print the metrics and write them to --output or the run's folder."""
-    parts = num_parts(options.batch_size, num_cores())
+    parts = num_parts(options.batch_size or _BATCH, num_cores())
     devices.divide_cores(options.device, parts)
     run = RunDir(pretrained.locate(options.run_dir))
     records = Records.open(options.data) if options.data else None
@@ -146,12 +150,12 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
 
     if records and config:
         with records.damage_as_input_error():
-            pieces = tokenizer_of(options.data)
+            pieces, replicas = tokenizer_of(options.data), strategy.num_replicas_in_sync
             figures = evaluate(
                 model,
                 records,
                 config,
-                options.batch_size,
+                options.batch_size or -(-_BATCH // replicas) * replicas,
                 trained_only=options.trained_only,
                 strategy=strategy,
                 tokenizer=pieces,

@@ -46,7 +46,7 @@ class SimilarityOptions(commands.CommandOptions):
     )
     data: str = commands.option("held-out records, a folder made by data.build", path=True)
     output: str | None = commands.option(
-        "the PNG file; by default in the first run's plots/", None, path=True
+        "the PNG file; by default, for a run, in the first one's plots/", None, path=True
     )
     batch_size: Annotated[int, POSITIVE] = commands.option("sequences in a batch", 32)
     dry_run: bool = commands.option("check the options and the folders without computing", False)
@@ -64,7 +64,10 @@ def main(options: SimilarityOptions) -> None:
         if not image.endswith(".png"):
             raise InputError(f"--output must end in .png. Received: {image!r}.")
     else:
-        outputs.require_folder(options.run_dir[0], "--run_dir")
+        first = options.run_dir[0]
+        if "records" not in RunDir(first).config():
+            raise InputError(f"--output is required, since {first} is not a run of pretraining.")
+        outputs.require_folder(first, "--run_dir")
     if options.dry_run:
         print(f"{', '.join(options.run_dir)} on {records.manifest.num_records:,} sequences")
         return

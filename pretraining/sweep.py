@@ -228,11 +228,12 @@ class Sweep:
         outputs.write_json(self._path, self._state)
 
     def _step_shape(self, member: Configuration) -> tuple[object, ...]:
-        """Return everything that the arithmetic of a step depends on."""
+        """Return everything that the time of a step depends on."""
         config = self.config(member)
-        batch = config.loop.global_batch_size, config.loop.accumulation_steps
-        kinds = config.heads, config.optimizer.name, config.precision
-        return config.model, config.masking, *batch, *kinds
+        loop = config.loop
+        batch = loop.global_batch_size, loop.accumulation_steps
+        kinds = config.objective.pair, config.optimizer.name, config.precision
+        return config.model, config.masking, *batch, *kinds, loop.kernels, loop.deterministic
 
     def _train(self, member: Configuration, run: RunDir, *assignments: str) -> None:
         options = self.options

@@ -15,8 +15,6 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-import tensorflow as tf
-
 from albert_tf.models.checkpoints import latest_in, require_readable
 from albert_tf.models.head import HEADS
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -41,7 +39,7 @@ from pretraining.loop.training import MakeStep, check_batch, train
 from pretraining.pjrt.runtime import PjrtRuntime
 
 Evaluation = Callable[[AlbertPretrainer], Evaluate]
-MakeEvaluation = Callable[[Records, PretrainConfig, tf.distribute.Strategy], Evaluation]
+MakeEvaluation = Callable[[Records, PretrainConfig, Runtime], Evaluation]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +137,7 @@ def main(
         for folder in (records, heldout) if heldout else (records,):
             stack.enter_context(folder.damage_as_input_error())
         make = make_evaluation or evaluation_on
-        evaluation = make(heldout, config, runtime.strategy) if heldout else None
+        evaluation = make(heldout, config, runtime) if heldout else None
         train(config, records, run, runtime, first, evaluation, options.profile, make_step)
         if runtime.is_chief:
             finish(run, config.objectives)
@@ -199,11 +197,11 @@ def summary(config: PretrainConfig, records: Mixture, runtime: Runtime) -> str:
     )
 
 
-def evaluation_on(
-    heldout: Records, config: PretrainConfig, strategy: tf.distribute.Strategy
-) -> Evaluation:
+def evaluation_on(heldout: Records, config: PretrainConfig, runtime: Runtime) -> Evaluation:
     """Return a function from a model to its evaluation on masked LM and its own objective."""
-    batch_size = config.loop.global_batch_size // config.loop.accumulation_steps
+    strategy = runtime.strategy  # under PJRT, that of the host alone
+    share = config.loop.accumulation_steps * runtime.replicas // strategy.num_replicas_in_sync
+    batch_size = config.loop.global_batch_size // share
 
     def evaluation(model: AlbertPretrainer) -> Evaluate:
         return Evaluator(

@@ -22,10 +22,12 @@ from albert_tf.runtime.errors import InputError
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")
-# Dense bfloat16 matrix products, in FLOPs per second. The keys are parts of the names of GPUs, and
+# Dense bfloat16 matrix products, in FLOPs per second. The keys are words in the names of GPUs, and
 # the generations of TPU chips (cloud.google.com/tpu/docs).
 PEAK_FLOPS = {
     "H200": 989e12,
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835e12,
     "H100": 989e12,
     "A100": 312e12,
     "L40S": 362e12,
@@ -156,6 +158,12 @@ def resolve_precision(
     return "mixed_bfloat16" if fast else "float32"
 
 
+def peak_of(name: str) -> float | None:
+    """Return the peak FLOPs per second of a GPU or a TPU chip by its name; None if unknown."""
+    found = (v for k, v in PEAK_FLOPS.items() if re.search(rf"\b{k}\b", name))
+    return next(found, None)
+
+
 def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None:
     """Return the peak FLOPs per second of the devices of all workers; None if unknown.
 
@@ -171,7 +179,7 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None
         for gpu in tf.config.list_physical_devices("GPU")
     ]
     if names and not _is_on_cpu(strategy):
-        known = [next((v for k, v in PEAK_FLOPS.items() if k in name), 0.0) for name in names]
+        known = [peak_of(name) or 0.0 for name in names]
         is_known = all(known) and precision == "mixed_bfloat16"
         return sum(known) * num_workers(strategy) if is_known else None
     if not _is_on_cpu(strategy):

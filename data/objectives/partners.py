@@ -45,7 +45,10 @@ class Partners:
         draw = keyed_random.graph_bits(
             keyed_random.graph_stream_key(self.seed, keyed_random.PARTNER_SHARD, epoch), shard
         )
-        record = tf.cast(keyed_random.graph_below(draw, ends[-1]), tf.int64)
+        count = ends[-1]
+        of_many = tf.cast(draw % tf.cast(count, tf.uint64), tf.int64)
+        of_few = tf.cast(keyed_random.graph_below(draw, count), tf.int64)
+        record = tf.where(count < 2**31, of_few, of_many)
         return tf.searchsorted(ends, record[None], side="right", out_type=tf.int64)[0]
 
     def choose(

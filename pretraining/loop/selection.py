@@ -99,7 +99,7 @@ class Selection(BestWeights):
             loop.export_every and (step % loop.export_every == 0 or is_end)
         ):
             self._export(self._run.path, step)
-        if loop.export == "best" and self.step:
+        if loop.export == "best" and self.step and (step % loop.checkpoint_every == 0 or is_end):
             self._export(self._run.best_path, self.step)
 
     def _export(self, path: str, step: int) -> None:

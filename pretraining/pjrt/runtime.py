@@ -197,7 +197,7 @@ def _stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]
 def _peak_flops(kind: str) -> float | None:
     """Return the peak of a device that JAX names `kind`, as NVIDIA H200 or TPU v5 lite."""
     name = kind.replace(" lite", "e").replace("TPU v5", "TPU v5p").replace("v5pe", "v5e")
-    return next((flops for key, flops in devices.PEAK_FLOPS.items() if key in name), None)
+    return devices.peak_of(name)
 
 
 def _await(address: str) -> None:

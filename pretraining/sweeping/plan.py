@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from albert_tf.runtime import commands, settings
-from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from pretraining.experiments import experiment, group_of
 from pretraining.loop.config import PretrainConfig
@@ -43,7 +43,9 @@ class SweepOptions(commands.CommandOptions):
         "runs of each configuration, with seed, seed + 1...", 1
     )
     budget: str | None = commands.option("length of a run: steps:N, tokens:N or seconds:N", None)
-    device: str = commands.option("as for pretraining.train", "auto")
+    device: Annotated[str, one_of("auto", "cpu", "gpu", "tpu")] = commands.option(
+        "as for pretraining.train: auto, cpu, gpu or tpu", "auto"
+    )
     tpu: str | None = commands.option("as for pretraining.train", None)
     dry_run: bool = commands.option("print the members without training them", False)
     set: tuple[str, ...] = commands.option(

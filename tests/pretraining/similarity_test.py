@@ -82,6 +82,8 @@ def test_beside_numpy(tiny_records: str):
 
 @pytest.mark.slow
 def test_the_command_prints_draws_and_keeps(run_dir: str, tiny_records: str, capsys):
+    config = RunDir(run_dir).config() | {"records": []}
+    pathlib.Path(RunDir(run_dir).config_path).write_text(json.dumps(config), encoding="utf-8")
     image = pathlib.Path(RunDir(run_dir).plots_path, "similarity.png")
     similarity.main(SimilarityOptions((run_dir,), tiny_records, batch_size=128))
     figures = json.loads(image.with_suffix(".json").read_text(encoding="utf-8"))[run_dir]
@@ -98,5 +100,7 @@ def test_mistakes_are_told(run_dir: str, tiny_records: str, tmp_path: pathlib.Pa
     short = RunDir(str(tmp_path / "short"))
     model = settings.to_dict(CONFIG.replace(max_positions=16))
     short.begin({"model": model}, load_tokenizer(run_dir))
+    with pytest.raises(InputError, match="--output is required, since .*run is not a run of"):
+        similarity.main(SimilarityOptions((run_dir,), tiny_records))
     with pytest.raises(InputError, match="sequences of 32 pieces.* accepts only 16"):
         similarity.main(SimilarityOptions((short.path,), tiny_records))

@@ -332,12 +332,15 @@ def test_seconds_become_steps_once(fake_commands: Commands, tiny_records: str, t
 
 
 def test_equal_work_is_timed_once(fake_commands: Commands, tiny_records: str, tmp_path):
-    """A rate costs nothing; dropout does."""
-    grid = ("optimizer.learning_rate=0.1,0.2", "model.hidden_dropout=0,0.1")
-    wanted = options(tmp_path / "out", tiny_records, grid=grid, budget="seconds:23")
-    assert sweep.main(wanted, fake_commands) == 0
-    assert fake_commands.calls.count("train run") == 2 and len(lines(tmp_path / "out")) == 4
-    assert {row["train/step"] for row in lines(tmp_path / "out")} == {"2000"}
+    """A rate costs nothing; dropout, the operations and another objective do."""
+    others = ("model.hidden_dropout=0,0.1", "loop.kernels=auto,plain", "objective.pair=sop,none")
+    for number, other in enumerate(others):
+        grid = ("optimizer.learning_rate=0.1,0.2", other)
+        wanted = options(tmp_path / f"{number}", tiny_records, grid=grid, budget="seconds:23")
+        assert sweep.main(wanted, fake_commands) == 0
+        assert fake_commands.calls.count("train run") == 2 * (number + 1)
+    assert len(lines(tmp_path / "0")) == 4
+    assert {row["train/step"] for row in lines(tmp_path / "0")} == {"2000"}
 
 
 @pytest.mark.parametrize("content", ['{"loss/mlm": 1.5}', '{"step": 40, "lr": "0"}'])

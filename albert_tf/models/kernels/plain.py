@@ -41,11 +41,11 @@ def dropped(x: tf.Tensor, dropout: Dropout) -> tf.Tensor:
     """Set each element to zero with probability `rate`, and scale the rest by 1 / (1 - rate).
 
     A hash of (key, position) selects the elements, so that they are the same on every device and in
-    a recomputation. x is floating, of any shape with fewer than 2^31 elements.
+    a recomputation. x is floating, of any shape with fewer than 2^31 rows.
     """
     rate, key = dropout
     width = x.shape[-1] or tf.shape(x)[-1]
-    rows, columns = tf.range(tf.size(x) // width), tf.range(width)
+    rows, columns = tf.range(tf.reduce_prod(tf.shape(x)[:-1])), tf.range(width)
     if key.shape[0] == 3:  # a part of the batch: use its rows of the whole batch's mask
         rows += key[2] * tf.size(rows)
     # Rows and columns are hashed alone, so that each element takes only one hash more.

@@ -316,6 +316,22 @@ def test_a_part_has_its_share_of_the_cores(monkeypatch, cores, parts, threads):
     assert told == {"intra": threads, "inter": cores}
 
 
+@pytest.mark.parametrize(
+    ("name", "tflops"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA A10", 125),
+        ("NVIDIA A10G", None),
+        ("NVIDIA RTX A1000 Laptop GPU", None),
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("TPU v5e", 197),
+    ],
+)
+def test_a_device_is_known_by_a_word_of_its_name(name, tflops):
+    assert devices.peak_of(name) == (tflops and tflops * 1e12)
+
+
 def test_the_peak_of_a_cpu_is_that_of_all_parts(monkeypatch):
     strategy = devices.strategy("cpu")
     alone = devices.peak_flops(strategy, "float32")

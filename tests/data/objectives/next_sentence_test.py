@@ -18,6 +18,7 @@ from albert_tf.text.truncation import truncated_lengths
 from data.building.segments import segment_pairs
 from data.objectives.masking import MaskingConfig
 from data.objectives.next_sentence import NextSentence, replace_half
+from data.objectives.partners import Partners
 from data.pipeline.batches import Records, evaluation_batches, training_batches
 from data.records.manifest import Counts, Manifest
 from data.records.schema import COMPACT_VERSION
@@ -116,6 +117,19 @@ def test_partners_are_segments_b_of_other_documents_from_everywhere(sharded):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [2**31 - 64, 2**33])
+def test_the_shards_of_partners_are_drawn_in_proportion(count):
+    """Also of more records than int32 can number: of 8 equal shards, within five errors."""
+    partners = Partners(None, 0, seed=1)
+    ends = tf.constant([count // 8 * number for number in range(1, 9)], tf.int64)
+    drawn = [
+        int(partners.shard(tf.constant(shard, tf.int64), tf.constant(0), ends))
+        for shard in range(800)
+    ]
+    counts = np.bincount(drawn, minlength=8)
+    assert len(counts) == 8 and np.abs(counts - 100).max() < 5 * (800 * 7 / 64) ** 0.5
+
+
 def test_a_pair_with_a_long_partner_is_cut_to_fit(tmp_path):
     """Of 29 pieces; what is too much is taken from the longer segment."""
     records = write(tmp_path / "r", [[(0, 20, 4), (1, 2, 25), (2, 10, 10)]])

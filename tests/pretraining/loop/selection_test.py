@@ -13,10 +13,13 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.models.encoder import load_encoder
-from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from data.records.manifest import Manifest
 from pretraining import train
+from pretraining.loop.config import EvaluationConfig, LoopConfig
+from pretraining.loop.recipes import EXPERIMENTS
+from pretraining.loop.selection import Selection
 from pretraining.loop.train_step import TrainStep
 from tests.pretraining.loop.stub_step import StubStep
 
@@ -82,6 +85,18 @@ def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
     )
     np.testing.assert_allclose(best, exported, atol=1e-6)
     assert not np.allclose(best, last, atol=1e-6)
+
+
+def test_the_best_is_exported_only_with_a_checkpoint(tmp_path: pathlib.Path):
+    """After SIGTERM between two, a resumed run has the exports of an uninterrupted one."""
+    loop = LoopConfig(steps=40, steps_per_loop=10, checkpoint_every=20, export="best")
+    evaluation = EvaluationConfig(every=10)
+    config = dataclasses.replace(EXPERIMENTS["smoke"], loop=loop, evaluation=evaluation)
+    selection = Selection(config, None, None, RunDir(str(tmp_path)), RunDir(str(tmp_path)))
+    selection.step = 10
+    selection.export(30)
+    with pytest.raises(InputNotFoundError, match="best"):  # there is nothing to export here
+        selection.export(40)
 
 
 @pytest.mark.slow
