@@ -31,8 +31,8 @@ from albert_tf.runtime.run_dir import RunDir
 from data.corpora.corpus import NumberedCorpus, read_documents, split_of
 from data.corpora.glance import MOST_UNKNOWN
 from data.records.manifest import Manifest
-from pretraining.experiments import experiment
 from pretraining.loop.first_weights import require_same_model
+from pretraining.loop.groups import experiment
 from pretraining.sweeping.calls import CommandError, call, steps_within
 from pretraining.sweeping.plan import of_length
 

@@ -31,24 +31,23 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from albert_tf.models.checkpoints import latest_checkpoint, load_config, note_unfinished
-from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import load_pretrainer, require_heads
 from albert_tf.runtime import commands, devices, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.cores import num_cores
-from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.report_text import percent_with_error
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.text.tokenizer import load_tokenizer, tokenizer_of_model
+from albert_tf.text.tokenizer import tokenizer_of_model
 from albert_tf.training.step import num_parts
 from data.objectives.registry import OBJECTIVES
 from data.pipeline.batches import Records
 from data.records.manifest import COMPACT, tokenizer_of
 from pretraining.evaluation import minimal_pairs
+from pretraining.evaluation.heldout import check_records, note_overlap
 from pretraining.evaluation.intrinsic import evaluate
 from pretraining.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
-from pretraining.evaluation.overlap import note_overlap
 from pretraining.evaluation.piece_kinds import KINDS
 from pretraining.loop.config import PretrainConfig
 
@@ -252,30 +251,6 @@ def _check_identities(run: RunDir, identities: Any) -> None:
                 f"{run.config_path!r}: `records` must describe the records as pretraining.train "
                 f"does. Received: {shortened(identity)}. Restore the file."
             )
-
-
-def check_records(run: RunDir, model: AlbertConfig, records: Records) -> None:
-    """Check that the model can read the records.
-
-    Raises:
-      InputError: the tokenizers differ, or the sequences are too long for the model.
-    """
-    manifest = records.manifest
-    try:
-        is_same = load_tokenizer(run.path).fingerprint == manifest.tokenizer_fingerprint
-    except InputNotFoundError:  # a checkpoint without its vocabulary
-        is_same = model.vocab_size == manifest.vocab_size
-        print(f"note: {run.path} has no tokenizer: its pieces must be those of {records.folder}.")
-    if not is_same:
-        raise InputError(
-            f"--data={records.folder} was built with another tokenizer than the model's: "
-            f"rebuild it with --tokenizer={run.path}."
-        )
-    if manifest.seq_length > model.max_positions:
-        raise InputError(
-            f"--data={records.folder} has sequences of {manifest.seq_length} pieces, but the model "
-            f"accepts only {model.max_positions}: rebuild it with a smaller --seq_length."
-        )
 
 
 def report(result: dict[str, Any]) -> str:

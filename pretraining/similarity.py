@@ -32,7 +32,7 @@ from albert_tf.training.progress import Progress
 from data.objectives.masking import MaskingConfig
 from data.objectives.pair_objective import NoPairs
 from data.pipeline.batches import Records, evaluation_batches
-from pretraining.evaluate import check_records
+from pretraining.evaluation.heldout import check_records
 
 L2, ANGLE = "L2 distance", "angle in degrees"
 

@@ -40,8 +40,8 @@ from albert_tf.runtime.report_text import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
 from data.records.manifest import COMPACT, Manifest
-from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
+from pretraining.loop.groups import experiment
 from pretraining.sweeping.calls import CommandError, call, steps_within
 from pretraining.sweeping.plan import Configuration, SweepOptions, configurations, of_length
 from pretraining.sweeping.results import TRAINING, Result, compare, write_csv

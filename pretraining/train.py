@@ -26,11 +26,11 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.progress import printing_if
 from data.pipeline.batches import Mixture, Records
 from data.records.manifest import Manifest, tokenizer_of
+from pretraining.evaluation.heldout import note_overlap
 from pretraining.evaluation.intrinsic import Evaluator
-from pretraining.evaluation.overlap import note_overlap
-from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
 from pretraining.loop.first_weights import first_weights
+from pretraining.loop.groups import experiment
 from pretraining.loop.result import finish
 from pretraining.loop.runtime import Runtime, StrategyRuntime
 from pretraining.loop.selection import Evaluate

@@ -207,6 +207,23 @@ def test_arrows_inside_a_package(package):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("package", LAYERS)
+def test_no_module_imports_a_command(package):
+    """What a command shares with others stands in a room."""
+    commands = {
+        f"{package}.{path.stem}"
+        for path in (ROOT / package).glob("*.py")
+        if "__main__" in path.read_text(encoding="utf-8") and path.stem != "__main__"
+    }
+    found = [
+        f"{shown(path)}:{edge.line} imports {edge.module}"
+        for path in sources(package)
+        for edge in imports_of(path)
+        if edge.module in commands or edge.module.rpartition(".")[0] in commands
+    ]
+    assert commands and not found, found
+
+
 ROOMS = {path.parent.name for path in (ROOT / "albert_tf" / "tasks").glob("*/kind.py")}
 FINETUNING_REGISTRY = ROOT / "finetuning" / "kinds" / "registry.py"
 # The modules of fine-tuning's rooms, which the registry imports, and what only rooms import.
@@ -223,7 +240,7 @@ KNOW_KINDS = (
     "finetuning.kinds.baselines",
     "finetuning.kinds.cards",
     "finetuning.datasets",
-    "pretraining.experiments",  # a group of its sweeps has the name of a kind
+    "pretraining.loop.groups",  # a group of its sweeps has the name of a kind
 )
 
 
@@ -306,7 +323,7 @@ def test_a_room_knows_no_other():
 
 OBJECTIVE = re.compile(r"\b(sop|nsp)\b")
 # Objectives of pairs themselves, their registry, and the experiments that choose one.
-KNOW_OBJECTIVES = ("data.objectives", "pretraining.experiments")
+KNOW_OBJECTIVES = ("data.objectives", "pretraining.loop.groups")
 
 
 def objectives_known(text: str) -> list[int]:

@@ -74,14 +74,9 @@ def write_litert(
         size, and S any up to the model's positions.
 
     Raises:
-      InputError: the module has no `tokens`, an argument is out of range, or `folder` exists and is
-        not empty or cannot be written.
+      InputError: `seq_length` is out of range, or `folder` exists and is not empty or cannot be
+        written.
     """
-    if quantization not in LiteRT.quantizations:
-        raise InputError(
-            f"--quantization must be one of {', '.join(LiteRT.quantizations)}. "
-            f"Received: {quantization!r}."
-        )
     longest = AlbertConfig.from_json(config_path).max_positions
     if seq_length is not None and not _LEAST <= seq_length <= longest:
         raise InputError(
@@ -102,12 +97,7 @@ def _tokens(
 
     Otherwise, its inputs may have up to `longest` positions.
     """
-    signature = module.signatures().get("tokens")
-    if signature is None:
-        raise InputError(
-            f"{type(module).__name__} has no signature `tokens`, which takes only ids and which "
-            "LiteRT needs: export another --kind, or a SavedModel."
-        )
+    signature = module.signatures()["tokens"]
     specs = signature.input_signature
     if seq_length is not None:
         specs = [

@@ -11,7 +11,7 @@ from albert_tf.text.words import word, words_of
 from finetuning.searching.passages import Passage
 from finetuning.searching.rankings import Ranking, fused
 from finetuning.searching.search_index import SearchIndex, shown_path
-from finetuning.searching.vector_search import MOST_OF_NUMPY, search_of
+from finetuning.searching.vector_search import search_of
 from finetuning.searching.word_postings import WordSearch
 
 BOTH, VECTORS, WORDS = METHODS = ("both", "vectors", "words")
@@ -71,7 +71,6 @@ class Searcher:
       embed: the function from a query to its vector float32 [D]; None if only words are searched.
       rank: the function from a query and texts [N] to scores [N], as `albert_tf.load_ranker`
         returns it; None to leave the passages in their order.
-      most_of_numpy: the number of passages above which vectors are searched by FAISS.
       note: the function from a query to a note about its vector, which may be empty.
 
     Raises:
@@ -83,14 +82,13 @@ class Searcher:
         index: SearchIndex,
         embed: Callable[[str], np.ndarray] | None,
         rank: Callable[[str, list[str]], np.ndarray] | None = None,
-        most_of_numpy: int = MOST_OF_NUMPY,
         note: Callable[[str], str] = lambda query: "",
     ) -> None:
         self.index = index
         self._embed, self._rank, self._note = embed, rank, note
         self._words = WordSearch([part.words for part in index.parts])
         if embed is not None:
-            self._vectors = search_of([part.vectors for part in index.parts], most_of_numpy)
+            self._vectors = search_of([part.vectors for part in index.parts])
 
     def ranking(self, query: str, count: int, by: str = BOTH) -> Ranking:
         """Return the rows of the best passages with their scores.

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime import devices
+from albert_tf.runtime.peak_flops import peak_flops
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.train_step import Step
@@ -64,7 +65,7 @@ class StrategyRuntime:
 
     def peak_flops(self, precision: str) -> float | None:
         """See `Runtime`."""
-        return devices.peak_flops(self.strategy, precision)
+        return peak_flops(self.strategy, precision)
 
     def start(self, step: Step) -> None:
         """See `Runtime`."""

@@ -22,7 +22,7 @@ class TrainingLog(MetricsLog):
     """A log with one row per loop: losses and accuracies are means over the loop's steps.
 
     flops_utilisation is the model FLOPs per second divided by the peak of the devices, if that is
-    known (`devices.peak_flops`).
+    known (`albert_tf.runtime.peak_flops`).
     """
 
     def __init__(

@@ -15,6 +15,7 @@ import tensorflow as tf
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.peak_flops import peak_flops, peak_of
 from albert_tf.training.jax_devices import JaxDevices, sentence
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining.loop.config import PretrainConfig
@@ -70,7 +71,7 @@ class PjrtRuntime:
     def peak_flops(self, precision: str) -> float | None:
         """Return the peak FLOPs per second of all replicas; None if unknown."""
         if self.platform == "cpu":
-            return devices.peak_flops(self.strategy, precision)
+            return peak_flops(self.strategy, precision)
         of_one = _peak_flops(self.devices[0].device_kind)
         return of_one * self.replicas if of_one and precision == "mixed_bfloat16" else None
 
@@ -197,7 +198,7 @@ def _stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]
 def _peak_flops(kind: str) -> float | None:
     """Return the peak of a device that JAX names `kind`, as NVIDIA H200 or TPU v5 lite."""
     name = kind.replace(" lite", "e").replace("TPU v5", "TPU v5p").replace("v5pe", "v5e")
-    return devices.peak_of(name)
+    return peak_of(name)
 
 
 def _await(address: str) -> None:

@@ -9,8 +9,8 @@ from typing import Annotated
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
-from pretraining.experiments import experiment, group_of
 from pretraining.loop.config import PretrainConfig
+from pretraining.loop.groups import experiment, group_of
 
 UNITS = ("steps", "tokens", "seconds")
 

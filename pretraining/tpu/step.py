@@ -4,8 +4,8 @@ import dataclasses
 from typing import NamedTuple
 
 from albert_tf.models.config import AlbertConfig, head_param_counts, layer_flops
-from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.peak_flops import PEAK_FLOPS
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.training_log import step_flops
 from pretraining.pjrt.compiled import GIB
@@ -39,10 +39,10 @@ class Chip(NamedTuple):
 # v6e 102.4 TB/s over 256) or half of a chip's for both directions (v5p 1.2 TB/s), all as published
 # in cloud.google.com/tpu/docs/v4, v5e, v5p and v6e.
 CHIPS = {
-    "v4": Chip("2x2x1", int(30.75 * GIB), devices.PEAK_FLOPS["v4"], 1.05e9, 270e9),
-    "v5e": Chip("2x2", int(15.75 * GIB), devices.PEAK_FLOPS["v5e"], 1.5e9, 200e9),
-    "v5p": Chip("2x2x1", int(95.74 * GIB), devices.PEAK_FLOPS["v5p"], 1.75e9, 600e9),
-    "v6e": Chip("2x2", int(31.25 * GIB), devices.PEAK_FLOPS["v6e"], 1.75e9, 400e9),
+    "v4": Chip("2x2x1", int(30.75 * GIB), PEAK_FLOPS["v4"], 1.05e9, 270e9),
+    "v5e": Chip("2x2", int(15.75 * GIB), PEAK_FLOPS["v5e"], 1.5e9, 200e9),
+    "v5p": Chip("2x2x1", int(95.74 * GIB), PEAK_FLOPS["v5p"], 1.75e9, 600e9),
+    "v6e": Chip("2x2", int(31.25 * GIB), PEAK_FLOPS["v6e"], 1.75e9, 400e9),
 }
 
 

@@ -22,8 +22,8 @@ from data.pipeline.batches import Records, evaluation_batches, training_batches
 from data.records.writer import write_records
 from data.show_records import ShowRecordsOptions, show_records
 from pretraining import evaluate, train
-from pretraining.experiments import experiment
 from pretraining.loop.config import resolve
+from pretraining.loop.groups import experiment
 
 SEQ, BATCH, MASKING, SOP, NSP = 32, 16, MaskingConfig(), SentenceOrder(), NextSentence()
 

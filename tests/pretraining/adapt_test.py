@@ -24,7 +24,7 @@ from data.records.manifest import Manifest, tokenizer_of
 from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 from pretraining import adapt, evaluate, train
 from pretraining.adapt import AdaptOptions
-from pretraining.experiments import experiment
+from pretraining.loop.groups import experiment
 from pretraining.sweeping.calls import CommandError
 from tests.conftest import TINY_CORPUS
 

@@ -24,8 +24,8 @@ from data.pipeline.batches import Mixture, Records
 from data.records import sketch
 from pretraining import train
 from pretraining.evaluate import EvaluateOptions, config_of, main, report
+from pretraining.evaluation.heldout import note_overlap
 from pretraining.evaluation.intrinsic import KINDS
-from pretraining.evaluation.overlap import note_overlap
 from pretraining.loop.config import resolve
 from pretraining.loop.recipes import SMOKE
 

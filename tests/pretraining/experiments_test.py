@@ -21,8 +21,8 @@ from albert_tf.runtime.errors import ConfigError
 from data.objectives.masking import MaskingConfig
 from data.pipeline.batches import Records
 from pretraining import experiments, train
-from pretraining.experiments import GROUPS, Row, experiment
 from pretraining.loop.config import PretrainConfig, resolve
+from pretraining.loop.groups import GROUPS, Row, experiment, group_of
 from pretraining.loop.recipes import EXPERIMENTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -157,7 +157,7 @@ def test_names():
     with pytest.raises(ConfigError, match="sharing/attention-e128"):
         experiment("sharing/atention-e128")
     with pytest.raises(ConfigError, match="--group.*`sharin`.*sharing"):
-        experiments.group_of("sharin")
+        group_of("sharin")
 
 
 @pytest.mark.parametrize("name", ROWS)

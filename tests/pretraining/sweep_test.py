@@ -20,8 +20,8 @@ from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from data.records.manifest import Manifest
 from pretraining import evaluate, sweep, train
-from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig
+from pretraining.loop.groups import experiment
 from pretraining.loop.recipes import LAPTOP, SMOKE
 from pretraining.sweeping import calls
 from pretraining.sweeping.plan import SweepOptions, configurations, of_length

@@ -17,7 +17,6 @@ from tests.albert_tf.convert.convert_test import HF_JSON, random_weights
 
 STRICT = MismatchPolicy()
 JSON = {key: value for key, value in HF_JSON.items() if key != "model_type"}
-SHAPES = ("google_albert_base_zh", "brightmart_albert_tiny_zh")
 
 
 def save_tf1(folder, tensors: dict, values: dict, name: str = "model.ckpt-best") -> str:

@@ -255,10 +255,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"quantization": "int4"}, "--quantization must be one of none, float16, int8. .*int4"),
             ({"seq_length": 41}, "--seq_length must be between 3 and 40.*41"),
             ({"seq_length": 2}, "--seq_length must be between 3 and 40.*2"),
-            ({}, "Textual has no signature `tokens`, which takes only ids"),
         ],
     )
     def test_options_without_an_onnx_form_are_refused(

@@ -6,8 +6,8 @@ import pytest
 
 from albert_tf.runtime.errors import ConfigError
 from data.records.manifest import Counts, Manifest
-from pretraining.experiments import experiment
 from pretraining.loop.config import LoopConfig, resolve
+from pretraining.loop.groups import experiment
 from pretraining.loop.recipes import EXPERIMENTS, SMOKE
 
 MANIFEST = Manifest(

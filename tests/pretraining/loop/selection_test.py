@@ -92,7 +92,7 @@ def test_the_best_is_exported_only_with_a_checkpoint(tmp_path: pathlib.Path):
     loop = LoopConfig(steps=40, steps_per_loop=10, checkpoint_every=20, export="best")
     evaluation = EvaluationConfig(every=10)
     config = dataclasses.replace(EXPERIMENTS["smoke"], loop=loop, evaluation=evaluation)
-    selection = Selection(config, None, None, RunDir(str(tmp_path)), RunDir(str(tmp_path)))
+    selection = Selection(config, tf.Module(), None, RunDir(str(tmp_path)), RunDir(str(tmp_path)))
     selection.step = 10
     selection.export(30)
     with pytest.raises(InputNotFoundError, match="best"):  # there is nothing to export here

@@ -1,11 +1,39 @@
-"""The note on held-out records whose documents a model was trained on."""
+"""Held-out records: whether a model can read them, and a note on documents it was trained on."""
 
 from typing import Any
 
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.tokenizer import load_tokenizer
 from data.pipeline.batches import Records
 from data.records import sketch
 
 MIN_COMPARED = 100  # documents, for an estimate of the share that was trained on
+
+
+def check_records(run: RunDir, model: AlbertConfig, records: Records) -> None:
+    """Check that the model can read the records.
+
+    Raises:
+      InputError: the tokenizers differ, or the sequences are too long for the model.
+    """
+    manifest = records.manifest
+    try:
+        is_same = load_tokenizer(run.path).fingerprint == manifest.tokenizer_fingerprint
+    except InputNotFoundError:  # a checkpoint without its vocabulary
+        is_same = model.vocab_size == manifest.vocab_size
+        print(f"note: {run.path} has no tokenizer: its pieces must be those of {records.folder}.")
+    if not is_same:
+        raise InputError(
+            f"--data={records.folder} was built with another tokenizer than the model's: "
+            f"rebuild it with --tokenizer={run.path}."
+        )
+    if manifest.seq_length > model.max_positions:
+        raise InputError(
+            f"--data={records.folder} has sequences of {manifest.seq_length} pieces, but the model "
+            f"accepts only {model.max_positions}: rebuild it with a smaller --seq_length."
+        )
 
 
 def note_overlap(trained_on: dict[str, Any], its_sketch: str, records: Records) -> None:
