@@ -48,7 +48,7 @@ from albert_tf.text.unknown_pieces import UnknownPieces
 from finetuning.datasets import DATASETS, OWN, dataset_name, reading_of
 from finetuning.datasets.dataset import Source, source_of
 from finetuning.datasets.selection import read_part
-from finetuning.datasets.text_classification import open_part
+from finetuning.datasets.tables.own_tables import open_part
 from finetuning.kinds.input_lines import input_lines, read_line
 from finetuning.kinds.registry import FINETUNING, THRESHOLDS
 from finetuning.reporting.notes import notes_of, unknown_pieces

@@ -225,3 +225,30 @@ def require_section(name: str, task: TaskSettings, **expected: Any) -> None:
 
 def _format_values(values: dict[str, Any], keys: list[str]) -> str:
     return " and ".join(f"`task.{key}` {shortened(values[key])}" for key in keys)
+
+
+def paper_settings(
+    learning_rate: float,
+    batch_size: int,
+    steps: int,
+    warmup_steps: int,
+    encoder_dropout: float = 0.0,
+    evaluate_every: int = 100,
+) -> dict[str, Any]:
+    """Return a row of the paper's Table 14 as keys and values for --set.
+
+    The dev examples are evaluated as often as in google-research/albert (`save_checkpoints_steps`):
+    the published scores are the best of these evaluations.
+    """
+    return {
+        "training.learning_rate": learning_rate,
+        "training.batch_size": batch_size,
+        "training.steps": steps,
+        "training.warmup_steps": warmup_steps,
+        "training.evaluate_every": evaluate_every,
+        "training.bias_correction": False,
+        "model.hidden_dropout": encoder_dropout,
+        "model.attention_dropout": encoder_dropout,
+        "task.dropout": 0.1,
+        "task.seq_length": 512,
+    }

@@ -13,7 +13,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.task_settings import TaskSettings
 from data.corpora.tfds_texts import tfds_rows
-from finetuning.datasets.dataset import Prediction, Source
+from finetuning.datasets.dataset import Prediction, Source, paper_settings
 from finetuning.datasets.labeled_texts import LabeledTexts
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import Rows, Table, note_if_quoted, open_table
@@ -25,33 +25,6 @@ ALIASES = {
     **dict.fromkeys(("#2 String", "hypothesis", "Hypothesis"), "sentence2"),
 }
 LARGEST_SCORE = 5.0
-
-
-def paper_settings(
-    learning_rate: float,
-    batch_size: int,
-    steps: int,
-    warmup_steps: int,
-    encoder_dropout: float = 0.0,
-    evaluate_every: int = 100,
-) -> dict[str, Any]:
-    """Return a row of the paper's Table 14 as keys and values for --set.
-
-    The dev examples are evaluated as often as in google-research/albert (`save_checkpoints_steps`):
-    the published scores are the best of these evaluations.
-    """
-    return {
-        "training.learning_rate": learning_rate,
-        "training.batch_size": batch_size,
-        "training.steps": steps,
-        "training.warmup_steps": warmup_steps,
-        "training.evaluate_every": evaluate_every,
-        "training.bias_correction": False,
-        "model.hidden_dropout": encoder_dropout,
-        "model.attention_dropout": encoder_dropout,
-        "task.dropout": 0.1,
-        "task.seq_length": 512,
-    }
 
 
 @dataclasses.dataclass(frozen=True)

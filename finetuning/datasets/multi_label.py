@@ -22,8 +22,7 @@ from finetuning.datasets.scores.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.tables.json_files import as_text
 from finetuning.datasets.tables.label_separator import note_separator
-from finetuning.datasets.tables.table_files import Table, write_predictions
-from finetuning.datasets.text_classification import (
+from finetuning.datasets.tables.own_tables import (
     PAIR,
     named,
     note_absent,
@@ -31,6 +30,7 @@ from finetuning.datasets.text_classification import (
     open_part,
     text_columns,
 )
+from finetuning.datasets.tables.table_files import Table, write_predictions
 
 _REMEDY = (
     "Rename the columns (or add a header, if the file has none), or train with --text_column and "

@@ -10,7 +10,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor.model import RegressorSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.text_classification import (
+from finetuning.datasets.tables.own_tables import (
     Rows,
     open_part,
     rows_of,

@@ -13,7 +13,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets.dataset import Data, Dataset, Prediction
-from finetuning.datasets.text_classification import PAIR, SINGLE
+from finetuning.datasets.tables.own_tables import PAIR, SINGLE
 from finetuning.kinds.baselines import word_search
 from finetuning.kinds.cards import mistakes
 from finetuning.kinds.kind import FinetuningKind, errors_of_means, text_of

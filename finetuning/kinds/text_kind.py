@@ -11,7 +11,7 @@ import tf_keras
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.texts import TextSettingsT
-from finetuning.datasets.text_classification import PAIR, SINGLE
+from finetuning.datasets.tables.own_tables import PAIR, SINGLE
 from finetuning.kinds.kind import (
     CROSS_ENTROPY,
     SQUARED_ERROR,

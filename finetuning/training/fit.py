@@ -11,6 +11,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.optimization import LinearWarmupLinearDecay
+from albert_tf.optimization.layerwise_adamw import LayerwiseAdamW
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
@@ -22,7 +23,7 @@ from albert_tf.training.metrics_log import MetricsLog, writable_run
 from albert_tf.training.progress import Progress
 from finetuning.training.batches import Arrange, by_length, training_batches
 from finetuning.training.config import FinetuneConfig, Plan
-from finetuning.training.layer_rates import LayerwiseAdamW, factors_of, freeze
+from finetuning.training.layer_rates import factors_of, freeze
 
 Scores = dict[str, float]
 # (a compiled model, its batches, their number, the weights of labels, a bar that counts the steps)

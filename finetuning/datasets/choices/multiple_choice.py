@@ -18,8 +18,8 @@ from finetuning.datasets.dataset import Data, Source, require_section
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.tables import json_files
 from finetuning.datasets.tables.json_files import as_text
+from finetuning.datasets.tables.own_tables import open_part
 from finetuning.datasets.tables.table_files import Table
-from finetuning.datasets.text_classification import open_part
 
 LIST = "options"  # the column of all options, in JSON lines
 _COLUMN = "option_"  # and a letter: the columns in other tables

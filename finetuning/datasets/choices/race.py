@@ -20,8 +20,7 @@ from finetuning.datasets.choices.choice_dataset import (
     index_of_letter,
     most_options,
 )
-from finetuning.datasets.dataset import Data, Source, require_section
-from finetuning.datasets.glue import paper_settings
+from finetuning.datasets.dataset import Data, Source, paper_settings, require_section
 from finetuning.datasets.selection import limited, with_dev
 
 LEVELS = ("middle", "high")

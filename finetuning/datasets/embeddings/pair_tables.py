@@ -9,8 +9,8 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.embedding.examples import ContrastExample
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets.dataset import Reading
+from finetuning.datasets.tables.own_tables import PAIR, SINGLE
 from finetuning.datasets.tables.table_files import Rows, Table, note_if_quoted
-from finetuning.datasets.text_classification import PAIR, SINGLE
 
 GLUE_PAIR = {"sentence1", "sentence2"}
 PAIRS = (

@@ -12,8 +12,14 @@ from albert_tf.runtime.files.compression import without_suffix
 from albert_tf.runtime.files.outputs import write_json
 from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
-from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
-from finetuning.datasets.glue import paper_settings
+from finetuning.datasets.dataset import (
+    Data,
+    Dataset,
+    Prediction,
+    Source,
+    paper_settings,
+    require_section,
+)
 from finetuning.datasets.scores.metrics import require_known
 from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD, best_threshold, score_answer
 from finetuning.datasets.selection import limited, with_dev

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.optimization.layerwise_adamw import LayerwiseAdamW
 from albert_tf.runtime.devices import precision_policy
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.run_dir import RunDir
@@ -18,7 +19,6 @@ from finetuning.datasets.dataset import Source
 from finetuning.training.batches import training_batches
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.fit import compiled, fine_tune
-from finetuning.training.layer_rates import LayerwiseAdamW
 from finetuning.training.starting_point import StartingPoint, resolve
 
 

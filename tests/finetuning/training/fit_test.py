@@ -11,6 +11,7 @@ import tf_keras
 from scipy.special import log_softmax
 
 from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.optimization.layerwise_adamw import LayerwiseAdamW
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
@@ -25,7 +26,7 @@ from finetuning.train import FinetuneOptions, main
 from finetuning.training.batches import by_length, training_batches
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.fit import compiled, evaluated_loss, fine_tune
-from finetuning.training.layer_rates import LayerwiseAdamW, factors_of, freeze
+from finetuning.training.layer_rates import factors_of, freeze
 from finetuning.training.starting_point import StartingPoint, resolve
 
 CPU = tf.distribute.OneDeviceStrategy("/cpu:0")
