@@ -26,7 +26,7 @@ def scheme_of(path: str, sentences: Sequence[Sentence]) -> str:
       InputError: only some tags have prefixes, or they have them at the end, in lower case or with
         `_`; or the first line is a header.
     """
-    first = (sentences[0].tags or ("",))[0]
+    first = next((tag for sentence in sentences for tag in sentence.tags or ()), "")
     if first.lower() in _HEADERS:
         raise InputError(
             f"{path}:{sentences[0].lines[0]} must be a token, not a header. Received: the tag "

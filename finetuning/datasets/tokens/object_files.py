@@ -61,11 +61,14 @@ def _tokens_key(row: Any, reading: Reading) -> str | None:
     return tokens_key if tokens_key is not None and isinstance(row[tokens_key], list) else None
 
 
-def read_tokens(path: str, rows: Sequence[Row], reading: Reading) -> list[Sentence]:
+def read_tokens(
+    path: str, rows: Sequence[Row], reading: Reading, allow_empty: bool = False
+) -> list[Sentence]:
     """Return the tokens of each object, with its tags if it has a key for them.
 
     The tokens are under `tokens` or `words`, the tags under `ner_tags`, `tags`, `labels` or
-    `label`, or under the reading's own keys. Objects without a token are left out.
+    `label`, or under the reading's own keys. Objects without a token are left out unless they are
+    allowed.
 
     Raises:
       InputError: an object has no list of tokens, or not a tag for each, or a token is empty or a
@@ -89,10 +92,10 @@ def read_tokens(path: str, rows: Sequence[Row], reading: Reading) -> list[Senten
                 f"{path}:{number}: each token must have a tag. Received: {len(tokens)} tokens and "
                 f"{len(tags)} tags. Correct or remove the row."
             )
-        if tokens:
-            lines = (number,) * len(tokens)
+        if tokens or allow_empty:
+            lines = (number,) * max(1, len(tokens))
             sentences.append(Sentence(lines, tuple(tokens), None if tags is None else tuple(tags)))
-    if not sentences:
+    if not any(sentence.tokens for sentence in sentences):
         raise InputError(f"{path} holds no tokens. Write a list of them in each row.")
     return sentences
 

@@ -124,7 +124,7 @@ def _read(
     elif object_files.has_tokens(
         rows := object_files.rows_of(path, source.reading, allow_empty), source.reading
     ):
-        sentences = object_files.read_tokens(path, rows, source.reading)
+        sentences = object_files.read_tokens(path, rows, source.reading, allow_empty)
     else:
         located = list(object_files.read_spans(path, rows, source.reading, allow_empty))
         for location, example in located:

@@ -33,7 +33,7 @@ class Sentence:
     """A sentence of CoNLL columns.
 
     Attributes:
-      lines: the number of each token's line in the file.
+      lines: the number of each token's line in the file, or that of a text without tokens.
       tokens: the tokens.
       tags: their tags; None if the file has no column for them.
       document: the number of its document in the file.

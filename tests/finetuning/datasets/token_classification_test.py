@@ -13,7 +13,9 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.tokens.examples import TokenExample
+from albert_tf.tasks.tokens.features import featurize_tokens
 from albert_tf.tasks.tokens.model import TokenSettings
+from finetuning import predict
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.scores.entity_scores import counts_by_label, score_entities
@@ -308,6 +310,26 @@ def test_mistakes_of_options_and_of_other_parts(tmp_path):
         other = tmp_path / "other"
         other.mkdir()
         read(other, one, one.replace("A", "B"), name="jsonl")
+
+
+def test_a_text_without_tokens_is_predicted_and_not_trained_on(tmp_path, small_tokenizer):
+    rows = [
+        {"id": number, "tokens": tokens, "ner_tags": ["B-A"] * len(tokens)}
+        for number, tokens in enumerate((["a"], [], ["b"]))
+    ]
+    for part in ("train", "dev", "test"):
+        (tmp_path / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = Source(str(tmp_path))
+    data = TASK.read(source)
+    assert [example.text for example in data.train] == ["a", "b"]
+    examples = TASK.read_part(source, "test", data.task)
+    assert [example.text for example in examples] == ["a", "", "b"]
+    assert predict._ids("token_classification", source, "test", examples) == [0, 1, 2]
+    features = featurize_tokens(examples, small_tokenizer, data.task)
+    assert features.num_examples == 3 and features.word_example.tolist() == [0, 2]
+    answers = [{"entities": [], "tags": ["O"]}, {"entities": [], "tags": []}] * 2
+    TASK.write_submission(str(tmp_path / "out"), answers[:3], examples)
+    assert (tmp_path / "out").read_text() == "a\tO\n\n\nb\tO\n\n"
 
 
 def test_a_dev_part_taken_from_training(tmp_path):
