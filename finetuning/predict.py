@@ -217,14 +217,11 @@ def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[
             contextlib.suppress(InputError if kind.has_vectors else InputNotFoundError),
             contextlib.redirect_stderr(io.StringIO()),
         ):
-            for keeps_rejected in (True, False):  # the kind decides by its own label columns
-                table = open_part(source, part, optional=("id",), to_predict=keeps_rejected)
-                if "id" not in table.columns:
-                    break
-                rows = table.select(("id",), unchecked=("id",))
-                if len(ids := [_known(cells[0]) for _, cells in rows]) == len(examples):
-                    return ids
-    return [_known(example.id or None) for example in examples]
+            table = open_part(source, part, optional=("id",), to_predict=not kind.has_vectors)
+            rows = table.select(("id",), unchecked=("id",)) if "id" in table.columns else ()
+            if len(ids := [_known(cells[0]) for _, cells in rows]) == len(examples):
+                return ids
+    return [_known(example.id) for example in examples]
 
 
 def _known(name: Any) -> Any:

@@ -12,7 +12,7 @@ class Example:
       label: the answer; None if unknown.
     """
 
-    id: str = ""
+    id: Any = ""
     label: Any = None
 
     @property

@@ -127,7 +127,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         raise NotImplementedError
 
     def is_table_row(self, example: Any) -> bool:
-        """Return True if an example of a user's own files is the row of a table."""
+        """Return True if an example of a user's own files is the row of a table with its id."""
         return True
 
     def by_name(self, example: dict[str, Any], task: SettingsT) -> dict[str, Any]:

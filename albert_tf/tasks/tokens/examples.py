@@ -1,6 +1,7 @@
 """Examples of texts with labeled words or spans."""
 
 import dataclasses
+from typing import Any
 
 from albert_tf.tasks.examples import Example
 
@@ -18,11 +19,13 @@ class TokenExample(Example):
       tokens: the characters [start, end) of each token, if the text is divided into tokens.
       entities: the characters [start, end) and the label of each labeled span, in order and without
         overlap; None if unknown.
+      id: the dataset's name for the text.
     """
 
     text: str
     tokens: tuple[tuple[int, int], ...] | None = None
     entities: tuple[tuple[int, int, str], ...] | None = None
+    id: Any = dataclasses.field(default="", compare=False)
 
     @property
     def named_texts(self) -> tuple[tuple[str, str], ...]:

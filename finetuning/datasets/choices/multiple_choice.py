@@ -74,7 +74,7 @@ def _examples(source: Source, part: str, to_predict: bool = False) -> Iterator[C
         "Rename the columns (for the options: option_a, option_b and so on; in JSON lines, a list "
         "`options`), or train with --label_column."
     )
-    table = open_part(source, part, optional=("context",))
+    table = open_part(source, part, optional=("context",), to_predict=to_predict)
     table = dataclasses.replace(table, remedy=remedy)
     label = source.reading.label_column
     has_label = label in table.columns or not to_predict

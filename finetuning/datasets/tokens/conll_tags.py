@@ -65,10 +65,10 @@ def example_of(sentence: Sentence, scheme: str) -> TokenExample:
     )
     text = " ".join(sentence.tokens)
     if sentence.tags is None:
-        return TokenExample(text, offsets)
+        return TokenExample(text, offsets, id=sentence.id)
     spans = spans_of(sentence.tags, scheme)
     entities = tuple((offsets[i][0], offsets[k - 1][1], label) for i, k, label in spans)
-    return TokenExample(text, offsets, entities)
+    return TokenExample(text, offsets, entities, sentence.id)
 
 
 def spans_of(tags: Sequence[str], scheme: str) -> list[Span]:

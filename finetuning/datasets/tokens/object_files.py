@@ -94,7 +94,8 @@ def read_tokens(
             )
         if tokens or allow_empty:
             lines = (number,) * max(1, len(tokens))
-            sentences.append(Sentence(lines, tuple(tokens), None if tags is None else tuple(tags)))
+            found = None if tags is None else tuple(tags)
+            sentences.append(Sentence(lines, tuple(tokens), found, id=row.get("id", "")))
     if not any(sentence.tokens for sentence in sentences):
         raise InputError(f"{path} holds no tokens. Write a list of them in each row.")
     return sentences
@@ -145,7 +146,7 @@ def read_spans(
         spans = (
             None if annotations is None else _spans(annotations, text, location, inexact, places)
         )
-        yield location, TokenExample(text, None, spans)
+        yield location, TokenExample(text, None, spans, row.get("id", ""))
     if inexact:
         print(
             f"note: {inexact[0]}, the first of {len(inexact):,} spans that begin or end with white "

@@ -9,6 +9,7 @@ import itertools
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files.compression import format_of
@@ -37,12 +38,14 @@ class Sentence:
       tokens: the tokens.
       tags: their tags; None if the file has no column for them.
       document: the number of its document in the file.
+      id: its name, if it has one.
     """
 
     lines: tuple[int, ...]
     tokens: tuple[str, ...]
     tags: tuple[str, ...] | None
     document: int = 0
+    id: Any = ""
 
 
 def read_conll(path: str, reading: Reading) -> list[Sentence]:

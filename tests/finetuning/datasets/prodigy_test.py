@@ -7,8 +7,10 @@ import pytest
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning import predict
+from finetuning.datasets.choices.multiple_choice import MultipleChoiceTable
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.multi_label import MultiLabel
 from finetuning.datasets.text_classification import TextClassification
@@ -66,6 +68,17 @@ def test_a_part_to_predict_keeps_its_rows(tmp_path):
     assert len(MultiLabel().read_part(source, "test", several)) == 3
     (tmp_path / "test.csv").write_text("text,label,answer\na,x,accept\nb,y,reject\n")
     assert [each.first for each in TASK.read_part(source, "test", task)] == ["a"]
+
+
+def test_questions_to_predict_keep_their_rows_and_ids(tmp_path):
+    rows = [
+        {"question": "Who?", "options": ["x", "y"], "id": i, "answer": answer}
+        for i, answer in enumerate(("accept", "reject"))
+    ]
+    (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    source, task = Source(str(tmp_path)), MultipleChoiceSettings()
+    examples = MultipleChoiceTable().read_part(source, "test", task)
+    assert predict._ids("multiple_choice", source, "test", examples) == [0, 1]
 
 
 def test_tokens_to_predict_keep_their_rows(tmp_path):
