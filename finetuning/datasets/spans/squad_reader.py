@@ -5,6 +5,7 @@ parquet of questions, each with its context.
 """
 
 import dataclasses
+import json
 import reprlib
 import sys
 from collections import Counter
@@ -157,10 +158,11 @@ def questions_of(path: str, allow_empty: bool = False) -> Iterator[SpanExample]:
     Raises:
       InputError: the file is not valid JSON, its layout is wrong, or a text is empty.
     """
-    if format_of(path) != ".json":
+    text = text_of(path) if format_of(path) == ".json" else None
+    if text is None or _has_lines(text):
         rows = ((f"row {number}", row) for number, _, row in object_rows(path))
         layout, questions = _SQUAD, _of_flat(rows, allow_empty)
-    elif not isinstance(content := parse_json(text_of(path), path), list):
+    elif not isinstance(content := parse_json(text, path), list):
         layout, questions = _SQUAD, _of_squad(content, allow_empty)
     elif content and isinstance(content[0], dict) and "question" in content[0]:
         rows = ((f"[{i}]", row) for i, row in enumerate(content))
@@ -171,6 +173,15 @@ def questions_of(path: str, allow_empty: bool = False) -> Iterator[SpanExample]:
         yield from questions
     except ValueError as error:
         raise InputError(f"{path} must be in {layout}. Received: {error}.") from None
+
+
+def _has_lines(text: str) -> bool:
+    """Return True if the first line of a .json file is a question, as in JSON lines."""
+    try:
+        first = json.loads(text.lstrip().partition("\n")[0])
+    except ValueError:
+        return False
+    return isinstance(first, dict) and "question" in first
 
 
 def _of_squad(content: Any, allow_empty: bool) -> Iterator[SpanExample]:

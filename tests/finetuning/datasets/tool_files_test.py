@@ -242,6 +242,7 @@ EMPTY = FLAT | {"id": 8, "answers": {"text": [], "answer_start": []}}
         (".json", json.dumps({"data": [FLAT, EMPTY]})),
         (".json", json.dumps([FLAT, EMPTY])),
         (".jsonl", lines(FLAT, EMPTY)),
+        (".json", lines(FLAT, EMPTY)),
         (".parquet", parquet({key: [FLAT[key], EMPTY[key]] for key in FLAT})),
     ],
 )
