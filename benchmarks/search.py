@@ -88,10 +88,11 @@ def _measure_scores(options: SearchBenchmarkOptions) -> None:
             index, model.query, albert_tf.load_ranker(options.ranker) if options.ranker else None
         )
         for by in METHODS:
-            rankings = [
-                {"ranking": [[ids[row], score] for row, score in ranking]}
-                for ranking in (searcher.ranking(query.first, _DEPTH, by) for query in examples)
-            ]
+            rankings = []
+            for query in examples:
+                ranking = searcher.ranking(query.first, _DEPTH + 1, by)
+                found = [[ids[row], score] for row, score in ranking if ids[row] != query.itself]
+                rankings.append({"ranking": found[:_DEPTH]})
             scores = data.score(rankings, examples)
             percent = {name: round(100 * value, 1) for name, value in scores.items()}
             print(json.dumps({"benchmark": "search", "by": by} | percent), flush=True)

@@ -34,7 +34,7 @@ from data.building.reference_layout import ReferenceLayout
 from data.building.shuffle import Layout
 from data.building.static_masking import StaticMasking
 from data.building.workers import DEFAULT_SIZES, Sizes, useful_workers
-from data.corpora.corpus import NumberedCorpus, corpus_bytes, corpus_fingerprint
+from data.corpora.corpus import NumberedCorpus, corpus_bytes, corpus_fingerprint, has_boundary
 from data.records import sketch
 from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Manifest
 from data.records.schema import COMPACT_VERSION
@@ -104,7 +104,7 @@ def _no_sequences_message(options: BuildOptions, tally: Tally) -> str:
     if options.split == "all" or not tally.documents:
         return f"--corpus must contain text. Received: {options.corpus!r}, which has no sentence."
     change = "Raise" if options.split == "heldout" else "Lower"
-    hint = ", or set another --document_boundary" if options.corpus.startswith("text:") else ""
+    hint = ", or set another --document_boundary" if has_boundary(options.corpus) else ""
     return (
         f"--split={options.split} selects none of the {tally.documents:,} documents of "
         f"--corpus={options.corpus!r} (--document_boundary={options.document_boundary!r}, "
@@ -236,7 +236,7 @@ def _report(options: BuildOptions, tally: Tally) -> None:
     unknown = UnknownPieces(counts.unknown_pieces, pieces, tally.unknown_characters)
     if note := unknown.note("--tokenizer"):
         print(f"note: {note}")
-    is_text = options.corpus.startswith("text:")
+    is_text = has_boundary(options.corpus)
     if counts.single_sentence_documents > counts.documents / 4:
         print(
             "note: many documents have only one sentence, so they have no order to predict."

@@ -18,9 +18,9 @@ from albert_tf.runtime import commands, keyed_random
 from albert_tf.runtime.bounds import POSITIVE, at_least, between, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.training.progress import Progress
-from data.corpora.corpus import read_documents
+from data.corpora.corpus import has_boundary, read_documents
+from data.corpora.dataset_texts import texts_in
 from data.corpora.options import CorpusOptions
 from data.corpora.passage_pairs import KINDS, comparable
 from data.corpora.sentences import sentences_of
@@ -38,7 +38,9 @@ class PairsOptions(CorpusOptions):
     )
     max_pairs: Annotated[int | None, POSITIVE] = commands.option("stop after as many", None)
     exclude: tuple[str, ...] = commands.option(
-        "a file of texts, one a line, whose sentences are dropped; may be repeated", (), path=True
+        "a file of texts or of a dataset, whose sentences are dropped; may be repeated",
+        (),
+        path=True,
     )
     seed: Annotated[int, between("[0, 2^31)")] = commands.option("the seed of crops", 0)
 
@@ -53,7 +55,8 @@ def main(options: PairsOptions) -> None:
     excluded = {
         comparable(sentence)
         for path in options.exclude
-        for _, line in lines_of(path, "--exclude")
+        for text in texts_in(path, "--exclude")
+        for line in text.split("\n")
         for sentence in (line, *sentences_of(line))
     } - {""}
     counts: collections.Counter[str] = collections.Counter()
@@ -70,9 +73,11 @@ def main(options: PairsOptions) -> None:
                 counts["pairs"] += 1
                 progress.advance(1)
         if not counts["pairs"]:
+            is_cut = has_boundary(options.corpus) and options.document_boundary == "blank_line"
+            hint = ", or --document_boundary=file if a blank line ends no document" * is_cut
             raise InputError(
                 f"--corpus={options.corpus} has no pairs of --kind={options.kind}. Pass another "
-                "kind, or a smaller --min_words."
+                f"kind, or a smaller --min_words{hint}."
             )
     print(
         f"{options.output}: {counts['pairs']:,} pairs of {counts['documents']:,} documents; "

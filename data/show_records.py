@@ -77,7 +77,8 @@ def show_records(options: ShowRecordsOptions) -> None:
         numbers = statistics(printed, tokenizer, objective.num_classes)
     print(f"\n{numbers}\n\n{records.manifest.describe()}")
     if records.manifest.counts.documents:  # unknown of imported records
-        texts = _texts(next(_batches(records, objective, options.seed, _BATCH)), tokenizer)
+        first = next(_batches(records, objective, options.seed, min(_BATCH, total)))
+        texts = _texts(first, tokenizer)
         facts = facts_of(records.manifest, Sampled.of(texts, tokenizer))
         advice = (
             "No recommendation: the text of unknown pieces is not in the records. "
@@ -92,6 +93,8 @@ def facts_of(manifest: Manifest, sampled: Sampled) -> Facts:
     """Return the facts of the text of some records, for which words and copies are estimated."""
     counts, distinct = manifest.counts, sketch.size_of(sketch.from_text(manifest.sketch))
     copies = max(0, counts.documents - distinct) if distinct else 0
+    if distinct >= sketch.SIZE and copies < 2 * counts.documents / sketch.SIZE**0.5:
+        copies = 0  # fewer than two standard errors of the estimate
     copies_of_each = manifest.build_options.get("dupe_factor") or 1
     words = round(counts.pieces / copies_of_each / (sampled.pieces_a_word or 1))
     # The texts of `sampled` were made from pieces, of which none is unknown any more.

@@ -26,6 +26,11 @@ class Example:
         return tuple(text for _, text in self.named_texts)
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """The texts by which a repeated example is recognized."""
+        return self.texts
+
+    @property
     def source(self) -> Any:
         """What examples that a split must keep together have in common: here, all texts."""
         return self.texts

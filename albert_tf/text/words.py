@@ -28,7 +28,7 @@ _BY_PIECES = (
     (0xFF66, 0xFF9F),
     (0x20000, 0x3FFFF),
 )
-_HANGUL = ((0x1100, 0x11FF), (0x3130, 0x318F), (0xAC00, 0xD7AF))  # Korean has spaces
+HANGUL = ((0x1100, 0x11FF), (0x3130, 0x318F), (0xAC00, 0xD7AF))  # Korean has spaces
 
 
 @functools.cache
@@ -54,7 +54,7 @@ def word_count(text: str) -> int:
 
 
 UNSPACED = "".join(  # the characters of scripts without spaces between words, for a class of `re`
-    f"{chr(first)}-{chr(last)}" for first, last in _BY_PIECES if (first, last) not in _HANGUL
+    f"{chr(first)}-{chr(last)}" for first, last in _BY_PIECES if (first, last) not in HANGUL
 )
 
 

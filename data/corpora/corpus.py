@@ -40,6 +40,7 @@ __all__ = [
     "Part",
     "corpus_bytes",
     "corpus_fingerprint",
+    "has_boundary",
     "read_documents",
 ]
 
@@ -132,8 +133,9 @@ class NumberedCorpus(Bounded):
         _boundary(self.document_boundary)
         if kind not in _WITH_BOUNDARY and self.document_boundary != "blank_line":
             raise InputError(
-                f"--document_boundary applies only to the kind text, because each record of {kind} "
-                f"is a document. Received: {self.document_boundary!r}. Leave it out."
+                f"--document_boundary applies only to the kinds {', '.join(_WITH_BOUNDARY)}, "
+                f"because each record of {kind} is a document. Received: "
+                f"{self.document_boundary!r}. Leave it out."
             )
         if kind not in _WITH_COLUMN and self.text_column != "text":
             raise InputError(
@@ -189,6 +191,11 @@ class NumberedCorpus(Bounded):
             documents = READERS[kind](self._source(location, files))
             nonblank_documents = (document for document in documents if not is_blank(document.text))
             yield from enumerate(nonblank_documents, part << 32)
+
+
+def has_boundary(corpus: str) -> bool:
+    """Return True if `document_boundary` says where the documents of a corpus begin."""
+    return corpus.partition(":")[0] in _WITH_BOUNDARY
 
 
 def _split_kind(corpus: str) -> tuple[str, str]:

@@ -121,11 +121,16 @@ def _read_wikiextractor(source: CorpusSource) -> Iterator[Document]:
             elif line.strip() == "</doc>":
                 yield Document(text.end(), name)
                 opened = 0
-            elif has_lines or line.strip() not in ("", title):
+            elif has_lines or _unescaped(line).strip() not in ("", title):
                 has_lines = True  # skips leading blank lines and the repeated title
-                for part in text.add(line):
+                for part in text.add(_unescaped(line)):
                     yield Document(part, name)
         _require_closed(name, opened)
+
+
+def _unescaped(line: str) -> str:
+    """Undo what WikiExtractor does to text, `html.escape` of all but quotes."""
+    return line.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def _title(line: str) -> str | None:

@@ -20,7 +20,7 @@ _BREAK = re.compile(r"\n[^\S\n]*+(?:(?:[-=_*~#+·•—–][^\S\n]*+){3,}+)?+(?=
 _INDENTED = re.compile(r"\n(?=\u3000)")
 _AROUND_BREAK = re.compile(r"[^\S\n]*+\n[^\S\n]*+")
 _WIDE_END = "。！？｡．"
-END = ".!?…؟۔।॥።" + _WIDE_END
+END = ".!?…؟۔।॥።։។။" + _WIDE_END
 CLOSE = r"\"'”’“»«›‹\)\]\}"
 WIDE_CLOSE = "」』”’）】》〉〕］｣"
 _OPEN = "\"'“”‘’„‚«»‹›([{¿¡*_—–-"

@@ -1,5 +1,6 @@
 """Datasets that TFDS has prepared."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,8 @@ from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.files.binary_files import PEEKED_BYTES, is_binary
 from data.records import locations
+
+_WIKI40B = re.compile("_START_(?:ARTICLE|SECTION|PARAGRAPH)_|_NEWLINE_")  # its markers
 
 
 def tfds_builder(name: str, data_dir: str | None, flag: str) -> Any:
@@ -98,4 +101,4 @@ def tfds_texts(location: str, data_dir: str | None, errors: str) -> Iterator[tup
             raise InputError(
                 f"--corpus=tfds:{location} must be UTF-8. Received: {error}.{advice}"
             ) from None
-        yield builder.info.name, text
+        yield builder.info.name, _WIKI40B.sub("\n\n", text)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.tasks.embedding.examples import ContrastExample
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Dataset, Source
@@ -52,6 +53,18 @@ class Connected(list[TextExample]):
             least, other = sorted((root(pair.first), root(pair.second or pair.first)))
             host[other] = least
         return [root(pair.first) for pair in self]
+
+    @staticmethod
+    def without(pairs: Sequence[TextExample], others: Sequence[TextExample]) -> list[TextExample]:
+        """Return the pairs without negatives that are texts of other pairs."""
+        texts = {text for pair in others for text in (pair.first, pair.second)}
+        rest = []
+        for pair in pairs:
+            if isinstance(pair, ContrastExample) and not texts.isdisjoint(pair.negatives):
+                kept = tuple(text for text in pair.negatives if text not in texts)
+                pair = dataclasses.replace(pair, negatives=kept)
+            rest.append(pair)
+        return rest
 
 
 def with_dev(
@@ -102,7 +115,10 @@ def with_dev(
         )
     whole = ", whole documents" if count >= _MIN_DOCUMENTS else ""
     if shares:
+        rest, before = Connected.without(rest, held_out), sum(len(each.texts) for each in rest)
+        dropped = before - sum(len(each.texts) for each in rest)
         whole = ", which share no text with the others"
+        whole += f" (of which {dropped:,} negatives are left out)" * bool(dropped)
     print(
         f"dev: {len(held_out):,} of {len(train):,} training examples{whole} "
         f"(--dev_fraction={fraction})"

@@ -55,6 +55,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         at a temperature, or SQUARED_ERROR. Empty: no student can be trained on the outputs of a
         teacher.
       student_settings: the settings of its section that a student has, as `task.key: (value, why)`.
+      student_data: the settings of its section that follow from the student's data.
       takes_texts: True if a student may also learn from a file of texts without labels.
       learns_vectors: True if a model of vectors may be the teacher.
       has_vectors: True for models of vectors.
@@ -76,6 +77,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     counted: ClassVar[Sequence[str]] = ()
     student_losses: ClassVar[Sequence[str]] = ()
     student_settings: ClassVar[Mapping[str, tuple[Any, str]]] = {}
+    student_data: ClassVar[Sequence[str]] = ()
     takes_texts: ClassVar[bool] = True
     learns_vectors: ClassVar[bool] = False
     has_vectors: ClassVar[bool] = False

@@ -43,6 +43,7 @@ class Ranking(FinetuningKind[RankingSettings]):
     hub_task = "text-ranking"
     loader = "load_ranker"
     student_losses = (CROSS_ENTROPY, SQUARED_ERROR)
+    student_data = ("largest_grade",)
     takes_texts = False
     learns_vectors = True
 

@@ -43,8 +43,10 @@ def repeated(data: Data) -> Iterator[str]:
         yield (
             f"{len(contradictory):,} training texts occur with different labels, such as {first}"
         )
+    # A search has a query alone, and in training it is the first of several texts.
+    known = {*answers, *(texts[:1] for texts in answers)}
     for name, examples in data.dev.items():
-        if shared := sum(example.texts in answers for example in examples):
+        if shared := sum(example.asked in known for example in examples):
             yield (
                 f"{shared:,} of {len(examples):,} {name} examples are training examples too, so "
                 "that its scores are too high"

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import os
 import sys
 
 import numpy as np
@@ -41,12 +42,19 @@ class SearchModel:
     @functools.cached_property
     def fingerprint(self) -> str:
         """See the class."""
-        from albert_tf.models.checkpoints import load_config, weights_fingerprint
+        from albert_tf.models.checkpoints import (
+            is_saved_model,
+            load_config,
+            weights_fingerprint,
+        )
 
         model = load_config(self._located).replace(hidden_dropout=0.0, attention_dropout=0.0)
         task = dataclasses.asdict(self._task)
         parts = [weights_fingerprint(self._located), self._tokenizer.fingerprint, repr(model)]
         parts += [repr(task[name]) for name in _INPUT_SETTINGS]
+        if self._embedder.is_untrained and is_saved_model(self._located):  # its graph has a pooling
+            with open(os.path.join(self._located, "saved_model.pb"), "rb") as file:
+                parts.append(hashlib.sha256(file.read()).hexdigest())
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     def passages(self, texts: list[str]) -> np.ndarray:

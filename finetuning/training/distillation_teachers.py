@@ -109,8 +109,9 @@ class RunTeacher:
                     f"--teacher={self.path} must have the same {key} as --data_dir. Received: "
                     f"{shortened(own)}, and {shortened(of_data)} in the data."
                 )
-        settings = FINETUNING[task.kind].student_settings
-        changes = {key.partition(".")[2]: value for key, (value, _) in settings.items()}
+        tuned = FINETUNING[task.kind]
+        changes = {k.partition(".")[2]: value for k, (value, _) in tuned.student_settings.items()}
+        changes |= {name: getattr(dataset_task, name) for name in tuned.student_data}
         if task.logit_temperature != 1:  # the outputs that a student learns are divided already
             changes["logit_temperature"] = 1.0
         return task.replace(**changes)

@@ -89,6 +89,8 @@ EIGHT = "the quick brown fox jumps over the lazy"
         ("eval.jsonl", json.dumps({"a": [{"b": EIGHT.upper()}], "n": 1})),
         ("eval.ndjson", json.dumps({"a": f"é\n{EIGHT}"})),
         ("eval.json", json.dumps({"data": [{"context": f"So {EIGHT}, dog"}]}, indent=1)),
+        ("eval.conll", "\n".join(f"{word} O" for word in EIGHT.split()) + "\n\nfox O\n"),
+        ("eval.conllu", "# text\n" + "\n".join(f"1\t{word}\tX" for word in EIGHT.split())),
     ],
 )
 def test_paragraphs_of_evaluation_files(tmp_path, name, content):

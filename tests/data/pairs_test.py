@@ -88,6 +88,30 @@ def test_sentences_of_a_test_set_are_dropped(corpus, tmp_path, capsys):
     assert len(pairs_of(corpus, tmp_path / "out", max_words=4, min_words=1, max_pairs=1)) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("test.jsonl", '{"text_a": "x", "text_b": "Four FIVE six, seven!"}\n'),
+        ("test.tsv", "id\ttext\n1\tFour FIVE six, seven!\n"),
+        ("test.conll", "Four O\nFIVE O\nsix O\n, O\nseven O\n! O\n"),
+    ],
+)
+def test_the_texts_of_datasets_are_dropped(corpus, tmp_path, capsys, name, content):
+    (tmp_path / name).write_text(content)
+    pairs_of(corpus, tmp_path / "out", max_words=4, min_words=1, exclude=(f"{tmp_path / name}",))
+    assert "1 sentences dropped that are in --exclude" in capsys.readouterr().out
+
+
+def test_headings_need_whole_documents(tmp_path):
+    (tmp_path / "a.txt").write_text("On tides\n\nThe moon moves the sea. It does so twice a day.\n")
+    corpus, pairs = f"text:{tmp_path}/*.txt", tmp_path / "pairs.jsonl"
+    options = PairsOptions(corpus, str(pairs), kind="headings", min_words=1)
+    with pytest.raises(InputError, match="or --document_boundary=file if a blank line ends no"):
+        main(options)
+    main(dataclasses.replace(options, document_boundary="file"))
+    assert json.loads(pairs.read_text())["text_a"] == "On tides"
+
+
 def test_a_compressed_file(corpus, tmp_path):
     plain, packed = tmp_path / "a", tmp_path / "a.jsonl.gz"
     for path in (plain, packed, packed):

@@ -97,6 +97,16 @@ def test_a_folder_of_records(tiny_records, capsys, objective):
     assert share == 0 if objective == "none" else 0.4 < share < 0.6
 
 
+def test_the_facts_are_those_of_the_records_alone(tiny_records, capsys, monkeypatch):
+    """Not of the copies that fill a batch."""
+    total, shown = Manifest.read(tiny_records).num_records, []
+    for size in (total, total + 300):
+        monkeypatch.setattr("data.show_records._BATCH", size)
+        show_records(ShowRecordsOptions(tiny_records, num=0))
+        shown.append(re.findall("pieces a word.*|words .*", capsys.readouterr().out))
+    assert shown[0] == shown[1] and len(shown[0]) > 1
+
+
 def test_unknown_pieces_are_those_of_the_text(tiny_records, capsys, monkeypatch):
     """Where there are many, the pieces do not show what the text is, so that none recommends."""
     manifest = Manifest.read(tiny_records)

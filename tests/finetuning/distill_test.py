@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
+from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
@@ -386,3 +387,12 @@ def test_a_control_that_cannot_begin_is_known_first(
     with pytest.raises(InputError, match="must not be random weights"):
         distill.main(options)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_control_has_the_grades_of_its_data(tmp_path: pathlib.Path):
+    """Those of the teacher's data may be larger."""
+    run = RunDir(str(tmp_path))
+    config = {"name": "ranking", "task": settings.to_dict(RankingSettings(largest_grade=3.0))}
+    pathlib.Path(run.config_path).write_text(json.dumps(config), encoding="utf-8")
+    task = RunTeacher(run.path).task_for("ranking", RankingSettings(largest_grade=1.0))
+    assert task == RankingSettings(largest_grade=1.0)

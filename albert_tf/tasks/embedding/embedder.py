@@ -41,7 +41,7 @@ class Embedder:
         self._embed, self.task, self.dimension, self.is_untrained = exported or _loaded(path)
         if self.is_untrained:
             print(
-                f"note: {path} was not trained for embeddings: its vectors are means of hidden "
+                f"note: {path} was not trained for embeddings: its vectors are made of hidden "
                 "states, whose cosines are high for any two texts. Train it with finetuning.train "
                 "--task=embedding.",
                 file=sys.stderr,

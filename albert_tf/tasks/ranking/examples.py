@@ -29,6 +29,11 @@ class RankingExample(Example):
         return ("query", self.query), *(("candidates", text) for text in self.candidates)
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """The query, whatever its candidates are."""
+        return (self.query,)
+
+    @property
     def source(self) -> str:
         """The query."""
         return self.query

@@ -46,7 +46,8 @@ class Ranker:
     ) -> np.ndarray:
         """Return the score of each text for the query, float32 [N]; higher is better.
 
-        Scores of one model can be compared, also between queries; they are logits, without bounds.
+        They are logits, without bounds. Scores of one query can be compared; those of several only
+        if the model was trained with `task.loss=pointwise`.
 
         Args:
           query: the query.

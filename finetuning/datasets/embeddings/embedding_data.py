@@ -221,7 +221,11 @@ def _section_of(train: Sequence[TextExample]) -> EmbeddingSettings:
 
 
 def _search_of(examples: Sequence[TextExample]) -> list[SearchExample]:
-    """Return the searches in pairs: a query for each different first text."""
+    """Return the searches in pairs: a query for each different first text.
+
+    Queries and documents are numbered from 1. A document that is the query itself is left out of
+    its ranking, unless a pair says that it is right.
+    """
     documents = dict.fromkeys(text for example in examples for text in example.texts[1:])
     ids = {text: str(number) for number, text in enumerate(documents, 1)}
     corpus = Corpus(tuple(ids.values()), tuple(ids))
@@ -229,7 +233,13 @@ def _search_of(examples: Sequence[TextExample]) -> list[SearchExample]:
     for example in examples:
         relevant.setdefault(example.first, {})[ids[str(example.second)]] = 1.0
     return [
-        SearchExample(query, label=tuple(grades.items()), id=str(number), corpus=corpus)
+        SearchExample(
+            query,
+            label=tuple(grades.items()),
+            id=str(number),
+            itself=own if (own := ids.get(query)) not in grades else None,
+            corpus=corpus,
+        )
         for number, (query, grades) in enumerate(relevant.items(), 1)
     ]
 

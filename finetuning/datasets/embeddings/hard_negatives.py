@@ -46,8 +46,8 @@ class Pool:
       candidates: the second texts, the given negatives, and the other texts.
       query_of: the row in `queries` of each pair's first text.
       positives: for each query, the rows in `candidates` of its second texts.
-      known: for each query, the rows that are no candidates: besides its second texts, its given
-        negatives and the query itself.
+      known: for each query, the rows that are no candidates: besides its second texts, those of
+        which it is the second text, its given negatives and the query itself.
     """
 
     queries: Sequence[str]
@@ -69,6 +69,9 @@ def pool_of(pairs: Sequence[TextExample], others: Iterable[str] = ()) -> Pool:
     for query, (second, *negatives) in zip(query_of, texts, strict=True):
         positives[query].append(second)
         known[query] += [second, *negatives]
+    for pair in pairs:  # they belong together both ways
+        for row in queries.rows_of(str(pair.second)):
+            known[row] += candidates.rows_of(pair.first)
     return Pool(queries.texts, candidates.texts, query_of, positives, known)
 
 

@@ -105,7 +105,9 @@ def test_the_package_that_is_missing_is_named(tmp_path, monkeypatch):
     ("text", "words"),
     [
         ("The old TRAM, it's 1987!", ["the", "old", "tram", "it", "s", "1987"]),
-        ("naïve Ünder_score", ["naïve", "ünder", "_", "score"]),
+        ("naïve Ünder_score", ["naïve", "ünder", "score"]),
+        ("co\xadop _all_", ["coop", "all"]),
+        ("대한민국 정부는 7월", ["대한민국", "정부는", "7월"]),
         ("漢字です", ["漢", "字", "で", "す"]),
         ("हिन्दी शब्द", ["हिन्दी", "शब्द"]),
         ("—  …", []),

@@ -116,6 +116,30 @@ def test_a_dev_part_of_pairs_is_a_search(tmp_path):
     assert [EMBEDDING.answer(each) for each in predictions] == ["1", "2"]
 
 
+def test_a_query_among_the_answers_does_not_find_itself(tmp_path):
+    """Unless a pair says that it is right."""
+    pairs = [("a", "b"), ("b", "a"), ("c", "d"), ("d", "d"), ("d", "c")]
+    content = lines(*({"query": query, "positive": text} for query, text in pairs))
+    data = EMBEDDING.read(write(tmp_path, train__jsonl=content, dev__jsonl=content))
+    dev = data.dev["dev"]
+    ids = dict(zip(dev[0].corpus.texts, dev[0].corpus.ids, strict=True))
+    assert [each.itself for each in dev] == [ids["a"], ids["b"], ids["c"], None]
+
+
+def test_negatives_of_training_are_no_dev_texts(tmp_path, capsys):
+    rows = [
+        {"query": f"q{i}", "positive": f"p{i}", "negatives": [f"p{(i + 1) % 40}", "else"]}
+        for i in range(40)
+    ]
+    source = write(tmp_path, train__jsonl=lines(*rows))
+    data = EMBEDDING.read(dataclasses.replace(source, reading=Reading(dev_fraction=0.25)))
+    answers = {f"p{each.first[1:]}" for each in data.dev["dev"]}
+    negatives = [text for each in data.train for text in each.negatives]
+    assert answers and not answers & set(negatives) and negatives.count("else") == len(data.train)
+    dropped = 2 * len(data.train) - len(negatives)
+    assert f"(of which {dropped} negatives are left out)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("columns", [("query", "positive"), ("text_a", "text_b", "score")])
 def test_a_part_of_the_training_pairs_shares_no_text(tmp_path, columns):
     rows = [dict(zip(columns, (f"q{i // 2}", f"p{i}", i), strict=False)) for i in range(80)]

@@ -26,6 +26,12 @@ def test_texts_with_the_same_words_are_one():
     assert pool.known == [[0, 1, 3], [2], [2, 0], [4]]
 
 
+def test_pairs_belong_together_both_ways():
+    pool = pool_of([ContrastExample(*pair) for pair in ("ab", "bc", "ca")])
+    assert (pool.queries, pool.candidates) == (["a", "b", "c"], ["b", "c", "a"])
+    assert [sorted(rows) for rows in pool.known] == [[0, 1, 2]] * 3
+
+
 A, B = (np.array(values, np.float32) for values in ([[9, 5, 5, 7, 8]], [[0, 1, -3, 2, 1]]))
 ONE = [ContrastExample("q", "0"), ContrastExample("q", "1")]  # the positives are 0 and 1
 

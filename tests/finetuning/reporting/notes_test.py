@@ -1,7 +1,11 @@
 """Notes on examples that repeat others."""
 
 from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.embedding.examples import ContrastExample, SearchExample
+from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.ranking.examples import RankingExample
+from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.tasks.regressor.model import RegressorSettings
 from finetuning.datasets.dataset import Data
 from finetuning.reporting.notes import repeated
@@ -18,6 +22,19 @@ def test_contradictions_and_shared_examples():
         "1 training texts occur with different labels, such as 'b'",
         "2 of 3 dev examples are training examples too, so that its scores are too high",
     ]
+
+
+def test_questions_of_searches_and_rankings_are_recognized():
+    searches = [SearchExample(query, label=(("1", 1.0),)) for query in "ab"]
+    pairs = [ContrastExample("a", "x", negatives=("y",)), ContrastExample("c", "b")]
+    rankings = [RankingExample(query, ("x", "y", "z"), (1, 0, 0)) for query in "ab"]
+    trained = [RankingExample("a", ("x", "y"), (1, 0))]
+    for task, train, dev in (
+        (EmbeddingSettings(), pairs, searches),
+        (RankingSettings(), trained, rankings),
+    ):
+        (note,) = repeated(Data(task, train, {"dev": dev}))
+        assert note.startswith("1 of 2 dev examples are training examples too")
 
 
 def test_scores_may_differ():

@@ -3,6 +3,8 @@
 import json
 import shutil
 
+from albert_tf.export.__main__ import ExportOptions
+from albert_tf.export.__main__ import main as export
 from finetuning.searching.search_index import SearchIndex
 from finetuning.searching.search_model import SearchModel
 from finetuning.searching.searcher import BOTH, VECTORS, WORDS, Searcher
@@ -20,6 +22,14 @@ def test_the_fingerprint_changes_with_what_the_vectors_depend_on(pretrained, tmp
         changed = model | {key: 0.5 if is_same else model[key] + 1}
         (folder / "config.json").write_text(json.dumps(config | {"model": changed}))
         assert (SearchModel(str(folder)).fingerprint == fingerprint) is is_same
+
+
+def test_exports_with_another_pooling_are_other_models(pretrained, tmp_path):
+    found = set()
+    for pooling in ("cls", "mean"):
+        export(ExportOptions(pretrained, str(tmp_path / pooling), "embedding", pooling=pooling))
+        found.add(SearchModel(str(tmp_path / pooling / "1")).fingerprint)
+    assert len(found) == 2
 
 
 def test_a_query_that_is_cut_has_a_note(pretrained, notes):
