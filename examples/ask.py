@@ -28,7 +28,7 @@ def main(path: str, texts: list[str]) -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-    answers = signature(text=tf.constant(texts))
+    answers = signature(text=tf.constant([os.fsencode(text) for text in texts]))
     if "embedding" in answers:  # the other texts by the cosine of their angle to the first
         vectors = tf.math.l2_normalize(answers["embedding"], axis=1).numpy()
         cosines = vectors @ vectors[0]

@@ -4,7 +4,8 @@
 
 Each text is one query; for a task on pairs, each pair is. An app does the same in its own language:
 normalize as in tokenizer/albert_tokenizer.json, tokenize by sentencepiece with
-tokenizer/spiece.model, add the special pieces, run LiteRT, and read the labels from config.json.
+tokenizer/spiece.model, divide pieces such as `▁2010,` (docs/serving.md), add the special pieces,
+run LiteRT, and read the labels from config.json.
 """
 
 import json
@@ -77,6 +78,8 @@ def main(path: str, texts: Sequence[str]) -> None:
     for begin in range(0, len(texts), count):
         batch = texts[begin : begin + count]
         outputs = model(*batch)
+        if not {"chosen", "probabilities", "score"} & set(outputs):
+            sys.exit(f"ask_litert.py: error: {path} returns {', '.join(outputs)}: no answer.")
         print(" | ".join(batch))
         if "chosen" in outputs:
             chosen = zip(model.task["labels"], outputs["chosen"][0], strict=True)

@@ -145,7 +145,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: str(item.path), reverse=True)
 
 
-ALLOWED_SKIPS = ("shared data", "accelerator")
+ALLOWED_SKIPS = ("shared data",)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

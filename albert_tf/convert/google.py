@@ -16,7 +16,9 @@ from albert_tf.convert.naming import Naming
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.runtime.files import outputs
+from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.text.wordpiece import is_vocabulary
 
 CONFIG_FILE, CHECKPOINT = "albert_config.json", "model.ckpt-best"
 _SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")
@@ -128,6 +130,13 @@ def check(bundle: Bundle) -> list[str]:
             f"Received: {config.layer_norm_eps}. Convert to huggingface: instead."
         )
     notes = []
+    if (tokenizer := bundle.tokenizer) and not is_vocabulary(tokenizer.model):
+        theirs = Normalization(lowercase=tokenizer.normalization.lowercase)
+        if tokenizer.normalization != theirs:
+            notes.append(
+                "Google's code always strips accents, and keeps `` and '' as they are, unlike this "
+                f"vocabulary ({tokenizer.normalization}): texts with them get other ids there."
+            )
     if config.mlm_layer_norm_eps != 1e-12:
         notes.append(
             "Google's code uses epsilon 1e-12 in the MLM head's LayerNorm, so predictions for "

@@ -43,6 +43,7 @@ def corpus(tmp_path: pathlib.Path) -> str:
     return f"jsonl:{path}"
 
 
+@pytest.mark.slow
 def test_lines(pretrained, corpus, tmp_path, monkeypatch, capsys):
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "sentence_transformers.py").write_text(_PACKAGE)

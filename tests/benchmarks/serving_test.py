@@ -54,7 +54,7 @@ def test_before_is_a_system_of_another_checkout(tiny_tokenizer, tmp_path, capsys
     assert line == {"system": "before", "absent": "ours albert-tiny"}
 
 
-LIBRARIES = {"hf-torch": "torch", "onnx-runtime": "onnxruntime", "openvino-bf16": "openvino"}
+LIBRARIES = {"hf-torch": "torch", "onnx-runtime": "onnxruntime"}
 
 
 @pytest.mark.parametrize("system", LIBRARIES)

@@ -7,14 +7,12 @@ import re
 import numpy as np
 import pandas
 import pytest
-from scipy.special import softmax
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
-from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning import ensemble, predict
@@ -171,12 +169,6 @@ def test_a_mistake_leaves_no_output(tuned: pathlib.Path, tmp_path: pathlib.Path)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
     with pytest.raises(InputError, match="--submission requires --part"):
         ask(tuned, "fine", tmp_path, submission="x.tsv")
-
-
-def test_probabilities_are_averaged():
-    """(0.8 + 0.4) / 2 = 0.6."""
-    members = [np.log([[0.8, 0.2]]), np.log([[0.4, 0.6]])]
-    np.testing.assert_allclose(softmax(average_softmax(members)), [[0.6, 0.4]])
 
 
 def test_members_are_picked_greedily():

@@ -119,7 +119,9 @@ def test_vectors_of_numbers_only(pretrained: str, monkeypatch: pytest.MonkeyPatc
         model.load(8)([FINETUNING["ranking"].of_texts("pear", "saw")])
 
 
-@pytest.mark.parametrize("name", [None, "albert-mini-en-embed"])
+@pytest.mark.parametrize(
+    "name", [None, pytest.param("albert-mini-en-embed", marks=pytest.mark.slow)]
+)
 def test_a_ranker_learns_cosines(name: str | None, pretrained: str, tmp_path: pathlib.Path, capsys):
     name = name or pretrained
     rows = [

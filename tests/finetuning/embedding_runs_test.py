@@ -65,7 +65,7 @@ def options_of(folder: pathlib.Path, start: str, *settings: str, **given) -> Fin
     )
 
 
-@pytest.mark.slow_parameters("cosine", "teacher_squared")
+@pytest.mark.slow_parameters("cosine", "cosent", "teacher_squared")
 @pytest.mark.parametrize("folder", DATA, indirect=True, ids=DATA)
 def test_every_loss_makes_a_run(folder, start, request, capsys):
     loss = request.node.callspec.params["folder"]

@@ -7,7 +7,6 @@ tests.
 
 import dataclasses
 import json
-import pathlib
 import pickle
 import shutil
 from typing import Any
@@ -22,7 +21,6 @@ from albert_tf.convert.__main__ import main as convert
 from albert_tf.convert.bundle import MismatchPolicy
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import EXPORTS, KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor, predict, task_of
 from finetuning.datasets.dataset import Data
@@ -194,7 +192,3 @@ def test_examples_and_features_survive_a_pickle(case, small_tokenizer):
     assert pickle.loads(pickle.dumps(case.examples)) == case.examples
     unlabeled = [case.unlabeled(text) for text in case.texts]
     assert not kind.featurize(unlabeled, small_tokenizer, case.settings).targets
-
-
-def test_a_run_names_its_kind(case, path: str):
-    assert RunDir(path).kind() == case.name and pathlib.Path(path, "config.json").is_file()

@@ -26,7 +26,6 @@ from pretraining import adapt, evaluate, train
 from pretraining.adapt import AdaptOptions
 from pretraining.loop.groups import experiment
 from pretraining.sweeping.calls import CommandError
-from tests.conftest import TINY_CORPUS
 
 GENERAL = "python_docs:typing,string"
 
@@ -80,7 +79,7 @@ def fake() -> Commands:
 @pytest.fixture
 def options(tmp_path: pathlib.Path, smoke_model: str) -> AdaptOptions:
     return AdaptOptions(
-        TINY_CORPUS,
+        "python_docs:email,json",
         str(tmp_path / "out"),
         smoke_model,
         experiment="smoke",

@@ -79,6 +79,7 @@ def test_it_is_learned_and_logged_like_any_other(toy, trained: str, capsys):
     assert load_heads(trained) == (MLM_HEAD, CutSegment.head)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_same_to_the_bit(
     toy, trained: str, tiny_records: str, tmp_path: pathlib.Path
 ):

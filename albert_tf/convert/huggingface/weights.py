@@ -57,7 +57,7 @@ def _read_safetensors(file: str) -> dict[str, np.ndarray]:
     try:
         with safetensors.safe_open(file, framework="numpy") as tensors:
             return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-    except (safetensors.SafetensorError, TypeError) as error:
+    except (safetensors.SafetensorError, TypeError, AttributeError) as error:  # of other numbers
         raise InputError(f"{file!r} is not a readable safetensors file: {error}.") from None
 
 

@@ -65,6 +65,20 @@ class SentenceTransformers(TransformersHead[EmbeddingSettings]):
         if (length := max_length_in(folder)) is not None:
             stated["seq_length"] = length
         values = _read(os.path.join(folder, _PROMPTS))
+        if (measure := values.get("similarity_fn_name")) not in (None, "cosine") and (
+            "Normalize" not in paths
+        ):
+            raise InputError(
+                f"{os.path.join(folder, _PROMPTS)!r}: `similarity_fn_name` must be cosine without "
+                f"a Normalize, since vectors have length 1 here. Received: {shortened(measure)}. "
+                "To read only the encoder, pass --ignore=head --allow_missing=mlm_head,pair_head."
+            )
+        lengths = os.path.join(folder, LENGTHS)
+        if _read(lengths).get("do_lower_case"):
+            raise InputError(
+                f"{lengths!r}: `do_lower_case` must be false: the tokenizer's own files say what "
+                "happens to case. Set it there, and here to false."
+            )
         prompts = values.get("prompts") or {}
         pooling = _read(os.path.join(folder, paths["Pooling"], "config.json"))
         for problem, is_so in (

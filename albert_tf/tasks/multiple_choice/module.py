@@ -105,25 +105,27 @@ class MultipleChoiceModule(tf.Module):
             limit = tf.cast(max_pieces - longest, tf.int64)
             unit, begin, end = equal_parts("context", sizes, limit)
 
-        def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
-            units = tf.gather(unit, rows)
-            option_rows = tf.reshape(units[:, tf.newaxis] * count + tf.range(count), [-1])  # [n N]
-            available = max_pieces - tf.gather(question_lengths, option_rows)
-            part = tf.repeat(rows, count)
-            size = tf.minimum(tf.gather(end - begin, part), tf.cast(available, tf.int64))
-            start = tf.gather(first.row_starts(), tf.repeat(units, count)) + tf.gather(begin, part)
-            contexts = slice_rows(first, start, size)
-            inputs = self._tokenizer.pack([contexts, tf.gather(second, option_rows)], width)
-            shape = [-1, count, width]
-            return {"logits": self._predict({n: tf.reshape(v, shape) for n, v in inputs.items()})}
+        # A row for each window and option, [W N], each of which the model scores alone.
+        window = tf.repeat(tf.range(tf.size(unit)), count)
+        number = tf.tile(tf.range(count), [tf.size(unit)])
+        option = tf.gather(unit, window) * count + number
+        available = max_pieces - tf.gather(question_lengths, option)
+        size = tf.minimum(tf.cast(tf.gather(end - begin, window), tf.int32), available)
+        start = tf.gather(first.row_starts(), tf.gather(unit, window)) + tf.gather(begin, window)
 
-        question_length = tf.gather(_by_unit(question_lengths, count), unit)  # [W, N]
-        length = tf.cast(end - begin, tf.int32)[:, tf.newaxis]
-        widest = tf.reduce_max(
-            tf.minimum(length, max_pieces - question_length) + question_length + 3, axis=1
-        )
-        empty = {"logits": tf.zeros([tf.size(widest), count])}
-        logits = run_in_buckets(widest, run, empty, self._task.seq_length)["logits"]
+        def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
+            contexts = slice_rows(
+                first, tf.gather(start, rows), tf.cast(tf.gather(size, rows), tf.int64)
+            )
+            questions = tf.gather(second, tf.gather(option, rows))
+            inputs = self._tokenizer.pack([contexts, questions], width)
+            alone = {name: value[:, tf.newaxis] for name, value in inputs.items()}  # [n, 1, width]
+            return {"logits": self._predict(alone)[:, 0]}
+
+        lengths = size + tf.gather(question_lengths, option) + 3
+        empty = {"logits": tf.zeros(tf.shape(lengths))}
+        logits = run_in_buckets(lengths, run, empty, self._task.seq_length)["logits"]
+        logits = _by_unit(logits, count)  # [W, N]
         if is_option is not None:
             logits = tf.where(tf.gather(is_option, unit), logits, ABSENT)
         if self._task.long_texts == "cut":
@@ -162,11 +164,13 @@ def fill_blanks(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
     count, parts = tf.shape(options)[1], tf.strings.split(blanks, _BLANK)
     sizes = tf.reduce_sum(tf.cast(tf.strings.length(options), tf.int64), axis=1)
     message = (
-        "`question`: the total length of its options times its number of blanks must be at most "
-        f"{_MAX_FILLED_BYTES} bytes."
+        "`question`: the number and total length of its options times its number of blanks must be "
+        f"at most {_MAX_FILLED_BYTES} bytes."
     )
     check = tf.debugging.assert_less_equal(
-        sizes * (parts.row_lengths() - 1), tf.constant(_MAX_FILLED_BYTES, tf.int64), message
+        (sizes + tf.cast(count, tf.int64)) * (parts.row_lengths() - 1),
+        tf.constant(_MAX_FILLED_BYTES, tf.int64),
+        message,
     )
     with tf.control_dependencies([check] if check is not None else []):
         parts = tf.gather(parts, tf.repeat(tf.range(tf.size(question)), count))

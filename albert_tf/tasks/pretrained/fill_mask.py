@@ -19,6 +19,7 @@ from albert_tf.text.ragged import mask_rows, row_of, slice_rows
 from albert_tf.text.tokenizer import WORD_MARK, Tokenizer, load_tokenizer
 
 MASK = "[MASK]"
+_MAX_CELLS = 2**22  # of an output [B, M, K], which are about 40 bytes each in all outputs
 _CHUNK = 2048  # positions at once: each may be a mask with a logit for every piece
 
 
@@ -65,6 +66,15 @@ class FillMaskModule(tf.Module):
         # Masks inside the window: [B, (M)].
         predicted = mask_rows(window_masks, window_masks.values < self._max_pieces)
         count = tf.cast(predicted.row_lengths(), tf.int32)
+        most = tf.reduce_max(tf.concat([[0], count], 0))
+        cells = tf.size(count, tf.int64) * tf.cast(most, tf.int64) * self._top_k
+        message = (
+            f"`text`: the number of texts times the largest number of {MASK} of a text times "
+            f"{self._top_k} must be at most {_MAX_CELLS}. Pass fewer texts."
+        )
+        check = tf.debugging.assert_less_equal(cells, tf.constant(_MAX_CELLS, tf.int64), message)
+        with tf.control_dependencies([check] if check is not None else []):
+            predicted = tf.identity(predicted)
         positions = tf.cast(predicted.to_tensor(-1) + 1, tf.int32)  # after [CLS]; [B, M]
         positions = tf.pad(positions, [[0, 0], [0, 1]])  # one more, so that there is at least one
 

@@ -75,7 +75,8 @@ class RankingModule(tf.Module):
         """Return the scores [B, N] of strings [B] and [B, N]."""
         query, candidates = require_same_size({"query": query, "candidates": candidates})
         shape = tf.shape(candidates)
-        first, second = self._tokenizer(query), self._tokenizer(tf.reshape(candidates, [-1]))
+        first = self._tokenizer(query)[:, : self._seq_length]  # no candidate leaves it more
+        second = self._tokenizer(tf.reshape(candidates, [-1]))
         query_row = tf.repeat(tf.range(shape[0]), shape[1])  # [B N]
         pieces = tf.gather(first.row_lengths(), query_row) + second.row_lengths()
         lengths = tf.minimum(tf.cast(pieces, tf.int32) + 3, self._seq_length)

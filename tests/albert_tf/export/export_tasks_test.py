@@ -291,9 +291,9 @@ class TestMultipleChoice:
         found = fill_in_graph(tf.constant(self.QUESTIONS), tf.constant(options))
         wanted = [fill(q, o) for q, own in zip(self.QUESTIONS, options, strict=True) for o in own]
         assert [text.decode() for text in found.numpy()] == wanted
-        most = ["x" * 400, "y" * 624]  # 1024 bytes in each of 1024 blanks
+        most = ["x" * 400, "y" * 622]  # 1022 bytes and two options in each of 1024 blanks
         full = fill_in_graph(tf.constant(["__ " * 1024, "a"]), tf.constant([most, ["b", ""]]))
-        assert tf.strings.length(full).numpy().tolist() == [401 * 1024, 625 * 1024, 3, 2]
+        assert tf.strings.length(full).numpy().tolist() == [401 * 1024, 623 * 1024, 3, 2]
         with pytest.raises(tf.errors.InvalidArgumentError, match="question.*options.*1048576"):
             fill_in_graph(tf.constant(["_ " * 1025]), tf.constant([most]))
 

@@ -98,11 +98,6 @@ def test_every_preset_is_valid():
         assert AlbertConfig.from_preset(name).param_count() > 0
 
 
-def test_the_built_base_model_has_the_published_size():
-    encoder = AlbertEncoder(AlbertConfig.from_preset("albert-base-v2")).create_weights()
-    assert encoder.count_params() == PUBLISHED["base"]
-
-
 CASES = [*itertools.product(SHARINGS[:3], (1, 2, 4), [16]), ("none", 1, 16), ("none", 1, 32)]
 
 

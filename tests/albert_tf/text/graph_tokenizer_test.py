@@ -293,6 +293,7 @@ print([text for text, low in zip(texts, lowered) if low != text.lower()])
 """
 
 
+@pytest.mark.slow_parameters("lt_LT.UTF-8")
 @pytest.mark.parametrize("language", ["tr_TR.UTF-8", "lt_LT.UTF-8"])
 def test_letters_are_lowered_alike_in_every_locale(language: str):
     texts = ["I AM IN ISTANBUL", "\u0130STANBUL", "J\u0303 I\u0300 \u00cc\u00cd\u0128\u012e\u0303"]

@@ -1,7 +1,5 @@
 """A run's configuration takes vocabulary and length from the records and refuses what differs."""
 
-import dataclasses
-
 import pytest
 
 from albert_tf.runtime.errors import ConfigError
@@ -71,8 +69,3 @@ def test_every_experiment_is_whole():
 def test_unknown_experiment_names_a_near_one():
     with pytest.raises(ConfigError, match="albert-base-v2"):
         experiment("albert-base-v3")
-
-
-def test_config_is_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        SMOKE.seed = 3

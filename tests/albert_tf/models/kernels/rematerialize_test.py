@@ -87,13 +87,6 @@ def test_same_loss_and_gradients_under_xla(sharing, num_groups, dropout):
 
 
 @pytest.mark.slow
-def test_xla_for_the_shared_stack():
-    plain, saving = stack_pair(config(dropout=0.1))
-    key = tf.constant([3, 5])
-    assert_equal(run(plain, key), run(saving, key, jit=True), 2e-6)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 def test_chunks_give_the_same_losses_and_gradients(dropout):
     plain, saving = stack_pair(config("all", 2, dropout), rematerialize_chunks=2)
