@@ -45,9 +45,10 @@ def test_a_line_an_answer(tuned: pathlib.Path, tmp_path: pathlib.Path):
 def test_asking_in_python(tuned: pathlib.Path):
     predictor = load_once(str(tuned / "seed-0"))
     assert predictor([]) == []
-    assert (
-        predictor(["pear plum", TextExample("saw")])[0] == predictor([TextExample("pear plum")])[0]
-    )
+    first, _ = predictor(["pear plum", TextExample("saw")])
+    (alone,) = predictor([TextExample("pear plum")])
+    assert first["label"] == alone["label"]
+    assert first["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-6)
     for wrong, received in {
         "pear plum": "'pear plum'. Pass a list, also for a single example.",
         "": "''. Pass a list",
