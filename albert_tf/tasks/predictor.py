@@ -155,10 +155,11 @@ def predict(model: TaskModel, features: Features, batch_size: int) -> Any:
     Units of similar length share a batch, which keeps padding low. On a TPU, which compiles a
     program for each shape, all units are padded to `features.seq_length`.
     """
-    is_tpu = isinstance(model.distribute_strategy, tf.distribute.TPUStrategy)
+    strategy = model.distribute_strategy
+    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     length = features.seq_length if is_tpu else None
     order = np.argsort(features.unit_lengths, kind="stable")
-    if not is_tpu:
+    if not is_tpu and strategy.num_replicas_in_sync == 1:  # each replica needs a row
         batch_size = max(1, min(batch_size, len(order)))
     whole: np.ndarray = np.resize(
         order, -(-len(order) // batch_size) * batch_size
