@@ -1,5 +1,6 @@
 """Tests that Google's TF1 checkpoints are read and written: real names and shapes, real quirks."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ from albert_tf.convert.bundle import Bundle, MismatchPolicy, weight_shapes
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.text.normalization import Normalization
+from albert_tf.text.tokenizer import Tokenizer
 from tests.albert_tf.convert.convert_test import HF_JSON, random_weights
 
 STRICT = MismatchPolicy()
@@ -198,3 +201,13 @@ def test_an_epsilon_lost_by_google_is_noted(tiny):
     assert google.check(Bundle(tiny, {}, None)) == []
     (note,) = google.check(Bundle(tiny.replace(mlm_layer_norm_eps=1e-5), {}, None))
     assert "1e-05" in note
+
+
+@pytest.mark.parametrize("rule", ["strip_accents", "unify_quotes"])
+def test_rules_that_google_lacks_are_noted(tiny, small_tokenizer, rule):
+    own = small_tokenizer.normalization
+    assert own == Normalization()
+    rules = dataclasses.replace(own, **{rule: not getattr(own, rule)})
+    (note,) = google.check(Bundle(tiny, {}, Tokenizer(small_tokenizer.model, rules)))
+    assert f"{rule}={getattr(rules, rule)}" in note
+    assert google.check(Bundle(tiny, {}, small_tokenizer)) == []

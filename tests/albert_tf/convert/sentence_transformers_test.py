@@ -108,6 +108,7 @@ def test_a_bare_encoder_is_one(folder: pathlib.Path):
             {"prompts": {"query": "q: "}, "default_prompt_name": "query"},
             "prompts and `default_prompt_name` is not supported",
         ),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "`do_lower_case` must be false"),
         ("added_tokens.json", {"[URL]": "x"}, "its added tokens must have numbers"),
         ("added_tokens.json", {"[URL]": 100_000}, r"Received: '\[URL\]', the first of 1\. Convert"),
     ],
@@ -117,6 +118,17 @@ def test_what_does_not_fit_is_named(folder: pathlib.Path, file: str, values: obj
     with pytest.raises(InputError, match=message):
         back(folder)
     assert not (folder.parent / "back").exists()
+
+
+def test_lengths_that_count_are_refused(folder: pathlib.Path):
+    """With a Normalize, a dot product is the cosine."""
+    change(folder / "config_sentence_transformers.json", similarity_fn_name="dot")
+    back(folder)
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps(modules[:-1]))
+    shutil.rmtree(folder.parent / "back")
+    with pytest.raises(InputError, match="must be cosine without a Normalize.*Received: 'dot'"):
+        back(folder)
 
 
 def test_a_bias_is_refused(pretrained: str, tmp_path: pathlib.Path):

@@ -286,6 +286,13 @@ class TestFillMask:
         with pytest.raises(InputError, match=f"top_k must be between 1 and .*Received: {top_k}"):
             load_fill_mask(pretrained, top_k)
 
+    def test_a_request_has_a_limit(self, model, small_tokenizer):
+        """The output is [B, M, K], however short the other texts are."""
+        module = FillMaskModule(model, small_tokenizer, 280)
+        texts = ["[MASK]" * 38, *["[MASK]"] * 399]  # 400 x 38 x 280 > 2**22
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must be at most 4194304"):
+            module.serve(tf.constant(texts))
+
     def test_no_text_pays_for_the_masks_of_others(self, model, small_tokenizer):
         module, computed = FillMaskModule(model, small_tokenizer), []
 
