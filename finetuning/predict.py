@@ -30,25 +30,23 @@ odds in NAME_null_odds.json.
 import collections
 import contextlib
 import dataclasses
-import io
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 from albert_tf.runtime import commands, pretrained
 from albert_tf.runtime.bounds import POSITIVE, one_of
-from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.unknown_pieces import UnknownPieces
-from finetuning.datasets import DATASETS, OWN, dataset_name, reading_of
-from finetuning.datasets.dataset import Source, source_of
+from finetuning.datasets import DATASETS, dataset_name, reading_of
+from finetuning.datasets.dataset import source_of
 from finetuning.datasets.selection import read_part
-from finetuning.datasets.tables.own_tables import open_part
 from finetuning.kinds.input_lines import input_lines, read_line
 from finetuning.kinds.registry import FINETUNING, THRESHOLDS
 from finetuning.reporting.notes import notes_of, unknown_pieces
@@ -192,7 +190,7 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
     if options.output != "-" or not options.submission:
         replaces = os.path.isfile(options.output)
         with _output(options, dataset.kind) as writer:
-            writer.write(answers, _ids(name, source, str(options.part), examples))
+            writer.write(answers, [_known(example.id) for example in examples])
         _say_written(options, len(answers), replaces)
     if scores:
         print(f"{name} {options.part}: {scores}", file=sys.stderr)
@@ -206,22 +204,6 @@ def _output(options: PredictOptions, kind: str) -> Iterator[PredictionWriter]:
         return
     with outputs.new_text(path) as file:
         yield PredictionWriter(file, kind, format)
-
-
-def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[Any]:
-    """Return the ids of a part's examples: those of SQuAD, or the column `id` of an own table."""
-    kind = FINETUNING[DATASETS[name].kind]
-    if (name in OWN or kind.has_vectors) and kind.is_table_row(examples[0]):
-        # The dev part may be of training examples. Notes on the file have been printed.
-        with (
-            contextlib.suppress(InputError if kind.has_vectors else InputNotFoundError),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            table = open_part(source, part, optional=("id",), to_predict=not kind.has_vectors)
-            rows = table.select(("id",), unchecked=("id",)) if "id" in table.columns else ()
-            if len(ids := [_known(cells[0]) for _, cells in rows]) == len(examples):
-                return ids
-    return [_known(example.id) for example in examples]
 
 
 def _known(name: Any) -> Any:

@@ -56,11 +56,13 @@ class TextExample(Example):
       label: the index of the label; for a regression the score; for a multi-label classifier the
         sorted indices of the labels, which may be none; for an embedding the score of a pair, or a
         teacher's vector of a text. None if unknown.
+      id: the dataset's name for it.
     """
 
     first: str
     second: str | None = None
     label: Any = None
+    id: Any = dataclasses.field(default="", compare=False, kw_only=True)
 
     @property
     def named_texts(self) -> tuple[tuple[str, str], ...]:

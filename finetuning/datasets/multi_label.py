@@ -29,6 +29,7 @@ from finetuning.datasets.tables.own_tables import (
     note_similar,
     open_part,
     text_columns,
+    with_ids,
 )
 from finetuning.datasets.tables.table_files import Table, write_predictions
 
@@ -107,12 +108,14 @@ class MultiLabel(Dataset[MultiLabelSettings]):
         note_absent([name for i, name in enumerate(task.labels) if i not in indices], source)
         return Data(task, train, dev)
 
-    def read_part(self, source: Source, part: str, task: MultiLabelSettings) -> list[TextExample]:
+    def read_part(
+        self, source: Source, part: str, task: MultiLabelSettings
+    ) -> Sequence[TextExample]:
         """Read the examples of the file named `part`."""
         require_section("multi_label", task, kind=self.kind)
         columns = source.reading.text_column or (PAIR if task.pair else ("text",))
         table = open_part(source, part, to_predict=True)
-        return _examples(_rows(source, table, columns, allow_empty=True), task)
+        return with_ids(_examples(_rows(source, table, columns, allow_empty=True), task), table)
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]

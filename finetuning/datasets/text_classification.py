@@ -17,11 +17,11 @@ from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.tables.label_separator import note_separator
 from finetuning.datasets.tables.own_tables import (
     Rows,
+    examples_to_predict,
     note_absent,
     note_similar,
     open_part,
     rows_of,
-    rows_to_predict,
     text_columns,
 )
 
@@ -67,10 +67,12 @@ class TextClassification(Dataset[ClassifierSettings]):
         note_absent(absent, source, " if a prediction names it, and otherwise not at all")
         return Data(task, train, dev)
 
-    def read_part(self, source: Source, part: str, task: ClassifierSettings) -> list[TextExample]:
+    def read_part(
+        self, source: Source, part: str, task: ClassifierSettings
+    ) -> Sequence[TextExample]:
         """Read the examples of the file named `part`."""
         require_section("text_classification", task, kind=self.kind)
-        return _examples(rows_to_predict(source, part, task.pair), task)
+        return examples_to_predict(source, part, task.pair, lambda rows: _examples(rows, task))
 
 
 def _examples(rows: Rows, task: ClassifierSettings) -> list[TextExample]:

@@ -12,9 +12,9 @@ from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, requi
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.tables.own_tables import (
     Rows,
+    examples_to_predict,
     open_part,
     rows_of,
-    rows_to_predict,
     text_columns,
 )
 
@@ -55,10 +55,12 @@ class TextRegression(Dataset[RegressorSettings]):
         task = RegressorSettings(pair=len(columns) > 1, center=center, scale=scale)
         return Data(task, train, dev)
 
-    def read_part(self, source: Source, part: str, task: RegressorSettings) -> list[TextExample]:
+    def read_part(
+        self, source: Source, part: str, task: RegressorSettings
+    ) -> Sequence[TextExample]:
         """Read the examples of the file named `part`."""
         require_section("text_regression", task, kind=self.kind)
-        return _examples(rows_to_predict(source, part, task.pair))
+        return examples_to_predict(source, part, task.pair, _examples)
 
     def number(self, prediction: Prediction) -> float:
         """Return the score."""

@@ -75,10 +75,6 @@ class Embedding(FinetuningKind[EmbeddingSettings]):
             return mistakes.worst(_searches(predictions, examples))
         return mistakes.worst(_pairs(predictions, examples))
 
-    def is_table_row(self, example: Any) -> bool:
-        """Return False for a query, which is no row of the part's own table."""
-        return not isinstance(example, SearchExample)
-
     def by_name(self, example: dict[str, Any], task: EmbeddingSettings) -> dict[str, Any]:
         """Return the fields of an example, of a query without the corpus."""
         return {name: value for name, value in example.items() if name != "corpus"}

@@ -128,10 +128,6 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         """Return the rows with `table_columns` of a prediction."""
         raise NotImplementedError
 
-    def is_table_row(self, example: Any) -> bool:
-        """Return True if an example of a user's own files is the row of a table with its id."""
-        return True
-
     def by_name(self, example: dict[str, Any], task: SettingsT) -> dict[str, Any]:
         """Return the fields of an example with labels by name instead of by number."""
         return example

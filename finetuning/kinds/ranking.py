@@ -100,10 +100,6 @@ class Ranking(FinetuningKind[RankingSettings]):
             rows.append(mistakes.Row(example.query, *texts, float(place)))
         return mistakes.worst(rows)
 
-    def is_table_row(self, example: Any) -> bool:
-        """Return False: a query may be several rows."""
-        return False
-
     def standard_errors(
         self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
     ) -> dict[str, float]:

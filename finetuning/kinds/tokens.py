@@ -71,10 +71,6 @@ class Tokens(FinetuningKind[TokenSettings]):
         """Return a row for each span."""
         return [[span[key] for key in self.table_columns] for span in prediction["entities"]]
 
-    def is_table_row(self, example: TokenExample) -> bool:
-        """Return False: examples have their ids."""
-        return False
-
     def with_counts(self, task: TokenSettings, train: TokenFeatures) -> TokenSettings:
         """Return the settings with the words of a training window."""
         return task.replace(words_per_window=words_per_window(train))

@@ -131,6 +131,8 @@ def write_predictions(
     with outputs.new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
         for example, prediction in zip(examples, predictions, strict=True):
             known = kind.by_name(dataclasses.asdict(example), task)
+            if known.get("id") == "":
+                del known["id"]
             row = {"example": known, "prediction": prediction}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 

@@ -242,7 +242,7 @@ def test_lines_that_were_rejected_have_no_prediction(ab: str, tmp_path: pathlib.
     out = tmp_path / "out.jsonl"
     ask(ab, output=str(out), data_dir=str(tmp_path), part="test")
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["1", "3"]
-    assert capsys.readouterr().err.count("1 lines of Prodigy") == 1  # the table is read twice
+    assert capsys.readouterr().err.count("1 lines of Prodigy") == 1
 
 
 def test_comma_separated_values():

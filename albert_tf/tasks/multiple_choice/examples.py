@@ -1,6 +1,7 @@
 """Examples of questions with options."""
 
 import dataclasses
+from typing import Any
 
 from albert_tf.tasks.examples import Example
 
@@ -19,12 +20,14 @@ class ChoiceExample(Example):
       context: the text that the question is about; empty if there is none.
       options: the possible answers, two or more; their number may differ between questions.
       label: the index of the correct option; None if unknown.
+      id: the dataset's name for the question.
     """
 
     question: str
     context: str
     options: tuple[str, ...]
     label: int | None = None
+    id: Any = dataclasses.field(default="", compare=False, kw_only=True)
 
     @property
     def named_texts(self) -> tuple[tuple[str, str], ...]:

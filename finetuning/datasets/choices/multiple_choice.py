@@ -18,7 +18,7 @@ from finetuning.datasets.dataset import Data, Source, require_section
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.tables import json_files
 from finetuning.datasets.tables.json_files import as_text
-from finetuning.datasets.tables.own_tables import open_part
+from finetuning.datasets.tables.own_tables import open_part, with_ids
 from finetuning.datasets.tables.table_files import Table
 
 LIST = "options"  # the column of all options, in JSON lines
@@ -43,9 +43,9 @@ class MultipleChoiceTable(ChoiceDataset):
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print how many options the questions have."""
-        train = list(_examples(source, "train"))
+        train = _examples(source, "train")
         task = MultipleChoiceSettings(num_choices=most_options(train))
-        rest, dev = with_dev(source, train, {"dev": lambda: list(_examples(source, "dev"))})
+        rest, dev = with_dev(source, train, {"dev": lambda: _examples(source, "dev")})
         chosen = limited(source, rest)
         for part, examples in {"train": chosen, **dev}.items():
             counts = [len(example.options) for example in examples]
@@ -56,14 +56,14 @@ class MultipleChoiceTable(ChoiceDataset):
 
     def read_part(
         self, source: Source, part: str, task: MultipleChoiceSettings
-    ) -> list[ChoiceExample]:
+    ) -> Sequence[ChoiceExample]:
         """Read the examples of the file named `part`."""
         require_section("multiple_choice", task, kind=self.kind)
-        return list(_examples(source, part, to_predict=True))
+        return _examples(source, part, to_predict=True)
 
 
-def _examples(source: Source, part: str, to_predict: bool = False) -> Iterator[ChoiceExample]:
-    """Yield the questions of a part; one to predict may lack labels, and have empty questions."""
+def _examples(source: Source, part: str, to_predict: bool = False) -> Sequence[ChoiceExample]:
+    """Return the questions of a part; one to predict may lack labels, and have empty questions."""
     if source.reading.text_column:
         raise InputError(
             "--text_column is not for --task=multiple_choice, whose columns are question, context "
@@ -76,7 +76,12 @@ def _examples(source: Source, part: str, to_predict: bool = False) -> Iterator[C
     )
     table = open_part(source, part, optional=("context",), to_predict=to_predict)
     table = dataclasses.replace(table, remedy=remedy)
-    label = source.reading.label_column
+    examples = list(_rows(table, source.reading.label_column, to_predict))
+    return with_ids(examples, table) if to_predict else examples
+
+
+def _rows(table: Table, label: str, to_predict: bool) -> Iterator[ChoiceExample]:
+    """Yield the questions of a part."""
     has_label = label in table.columns or not to_predict
     known = [name for name in ("context",) if name in table.columns]
     columns = _option_columns(table)

@@ -17,6 +17,7 @@ from finetuning.datasets.embeddings.pair_tables import GLUE_PAIR, LIST, examples
 from finetuning.datasets.embeddings.teacher_vectors import with_vectors
 from finetuning.datasets.scores import metrics, pair_metrics, ranking_metrics
 from finetuning.datasets.selection import Connected, limited, with_dev
+from finetuning.datasets.tables.own_tables import with_ids
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import PART_ENDS, open_table
 
@@ -73,13 +74,17 @@ class EmbeddingData(Dataset[EmbeddingSettings]):
             return Connected(_pairs_of(searches)) if part == "train" else searches
         path = find(folder, [part + end for end in PART_ENDS])
         table = open_table(
-            path, optional=(LIST,), not_later=lambda column: is_optional(column, source.reading)
+            path,
+            optional=(LIST, "id") if to_predict else (LIST,),
+            not_later=lambda column: is_optional(column, source.reading),
         )
         if format_of(path) == ".tsv" and GLUE_PAIR <= {*table.columns}:
             table = open_table(path, quotes_are_text=True)
         if part == "train" and source.reading.label_column != Reading().label_column:
             table.require((source.reading.label_column,))
-        examples = examples_of(table, source.reading, to_predict)
+        examples: Sequence[TextExample] = examples_of(table, source.reading, to_predict)
+        if to_predict:
+            examples = with_ids(examples, table)
         vectors = os.path.join(folder, f"{part}.vectors")
         if os.path.exists(vectors):
             return with_vectors(examples, vectors, path)

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
@@ -67,7 +67,11 @@ def open_part(
         return is_used or (to_predict and set(labels).isdisjoint(columns))
 
     return dataclasses.replace(
-        open_table(path, optional=optional, keeps_rejected=keeps_rejected),
+        open_table(
+            path,
+            optional=(*optional, "id") if to_predict else optional,
+            keeps_rejected=keeps_rejected,
+        ),
         remedy="Rename the columns (or add a header, if the file has none), or train with "
         "--text_column and --label_column.",
     )
@@ -156,9 +160,20 @@ def _vector_length(cell: Any, digits: bool) -> int:
     return len(values) if all(map(_BINARY.fullmatch, values)) else 1
 
 
-def rows_to_predict(source: Source, part: str, pair: bool) -> Rows:
-    """Yield the rows of a part, which may have no labels, and whose texts may be empty."""
+def with_ids(examples: Sequence[Any], table: Table) -> Sequence[Any]:
+    """Return the examples of a table that was read, with their ids if it has the column `id`."""
+    if not table.ids:
+        return examples
+    pairs = zip(examples, table.ids, strict=True)
+    return [dataclasses.replace(example, id=name) for example, name in pairs]
+
+
+def examples_to_predict(
+    source: Source, part: str, pair: bool, examples_of: Callable[[Rows], Sequence[Any]]
+) -> Sequence[Any]:
+    """Return `examples_of` the rows of a part, which may lack labels and texts, with their ids."""
     label = source.reading.label_column
     table = open_part(source, part, to_predict=True)
     texts = source.reading.text_column or (PAIR if pair else SINGLE)
-    return rows_of(table, texts, label if label in table.columns else None, allow_empty=True)
+    known = label if label in table.columns else None
+    return with_ids(examples_of(rows_of(table, texts, known, allow_empty=True)), table)

@@ -25,6 +25,7 @@ from finetuning.datasets.tables.json_files import as_text, object_rows, only_ite
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
 Rows = Iterator[tuple[str, list[Any]]]  # `file:line`, cells: texts, but for unchecked columns
 _OTHER = {".tsv": (",", ".csv"), ".csv": ("\t", ".tsv")}  # what a file may be by mistake
+_ID = "id"  # the column
 _FIRST_ROWS = 5  # from which quoting is inferred
 _EXCEL = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # the line before the header
 _QUOTED = re.compile('"[^"]*"')
@@ -40,6 +41,7 @@ class Table:
       records: the rows below the header, without blank lines.
       quotes_are_text: True if the cells are not quoted.
       remedy: a sentence for messages about missing columns.
+      ids: the cells of the column `id`, if there is one, of the rows that were read.
     """
 
     path: str
@@ -47,6 +49,7 @@ class Table:
     records: Records
     quotes_are_text: bool = False
     remedy: str = ""
+    ids: list[Any] = dataclasses.field(default_factory=list)
 
     def select(
         self,
@@ -73,6 +76,7 @@ class Table:
         """
         self.require(names)
         indices = [self.columns.index(name) for name in names]
+        id_column = self.columns.index(_ID) if self.columns.count(_ID) == 1 else None
         count, short = 0, []
         for line, cells in self.records:
             if skip_short and len(cells) < len(self.columns):
@@ -91,6 +95,8 @@ class Table:
                 elif name not in unchecked:
                     self._check(chosen[place], name, line, allow_empty)
             count += 1
+            if id_column is not None:
+                self.ids.append(cells[id_column])
             yield f"{self.path}:{line}", chosen
         if not count:
             raise InputError(f"{self.path} has no rows below its header.")

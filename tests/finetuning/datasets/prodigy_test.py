@@ -9,7 +9,6 @@ from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.tokens.model import TokenSettings
-from finetuning import predict
 from finetuning.datasets.choices.multiple_choice import MultipleChoiceTable
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.multi_label import MultiLabel
@@ -78,11 +77,10 @@ def test_questions_to_predict_keep_their_rows_and_ids(tmp_path):
     (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, rows)))
     source, task = Source(str(tmp_path)), MultipleChoiceSettings()
     examples = MultipleChoiceTable().read_part(source, "test", task)
-    assert predict._ids("multiple_choice", source, "test", examples) == [0, 1]
+    assert [example.id for example in examples] == [0, 1]
 
 
 def test_tokens_to_predict_keep_their_rows(tmp_path):
-    """Their labels have other keys, so the readers of examples and of ids decide separately."""
     source, task = write(tmp_path), TokenSettings(labels=("P",))
     rows = [{"text": t, "id": t * 2, "answer": a} for t, a in (("a", "accept"), ("b", "reject"))]
     for spans, kept in (({}, ["a", "b"]), ({"spans": []}, ["a"])):
@@ -90,8 +88,7 @@ def test_tokens_to_predict_keep_their_rows(tmp_path):
         (tmp_path / "test.jsonl").write_text("\n".join(lines))
         examples = TokenClassification().read_part(source, "test", task)
         assert [example.text for example in examples] == kept
-        ids = predict._ids("token_classification", source, "test", examples)
-        assert ids == [text * 2 for text in kept]
+        assert [example.id for example in examples] == [text * 2 for text in kept]
 
 
 @pytest.mark.parametrize("extension", ["csv", "jsonl"])

@@ -15,7 +15,6 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.features import featurize_tokens
 from albert_tf.tasks.tokens.model import TokenSettings
-from finetuning import predict
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.scores.entity_scores import counts_by_label, score_entities
@@ -324,7 +323,7 @@ def test_a_text_without_tokens_is_predicted_and_not_trained_on(tmp_path, small_t
     assert [example.text for example in data.train] == ["a", "b"]
     examples = TASK.read_part(source, "test", data.task)
     assert [example.text for example in examples] == ["a", "", "b"]
-    assert predict._ids("token_classification", source, "test", examples) == [0, 1, 2]
+    assert [example.id for example in examples] == [0, 1, 2]
     features = featurize_tokens(examples, small_tokenizer, data.task)
     assert features.num_examples == 3 and features.word_example.tolist() == [0, 2]
     answers = [{"entities": [], "tags": ["O"]}, {"entities": [], "tags": []}] * 2
