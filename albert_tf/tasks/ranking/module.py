@@ -6,6 +6,7 @@ from albert_tf.graph.buckets import run_in_buckets
 from albert_tf.graph.signatures import (
     IDS,
     Answer,
+    after,
     checked_inputs,
     require_same_size,
     signature,
@@ -55,7 +56,7 @@ class RankingModule(tf.Module):
     def _serve(self, query: tf.Tensor, candidates: tf.Tensor) -> Answer:
         count = tf.shape(candidates)[1]
         check = tf.debugging.Assert(count >= 1, ["`candidates` must have at least 1 column."])
-        with tf.control_dependencies([check] if check is not None else []):
+        with after(check):
             candidates = tf.identity(candidates)
         return _ranked(self._scores(query, candidates))
 
@@ -66,7 +67,7 @@ class RankingModule(tf.Module):
         message = "`num_candidates` must be from 1 to the number of columns of `candidates`."
         is_valid = tf.reduce_all((num_candidates >= 1) & (num_candidates <= most))
         check = tf.debugging.Assert(is_valid, [message])
-        with tf.control_dependencies([check] if check is not None else []):
+        with after(check):
             is_candidate = tf.sequence_mask(num_candidates, most)  # [B, M]
         scores = self._scores(query, tf.where(is_candidate, candidates, ""))
         return _ranked(tf.where(is_candidate, scores, ABSENT))
