@@ -30,7 +30,9 @@ from data.corpora.sentences import sentences_of
 class PairsOptions(CorpusOptions):
     """The command line of `data.pairs`."""
 
-    output: str = commands.option("the file of JSON lines to write, may end in .gz", path=True)
+    output: str = commands.option(
+        "the file of JSON lines to write, may end in .gz; - is stdout", path=True
+    )
     kind: Annotated[str, one_of(*KINDS)] = commands.option(", ".join(KINDS), "neighbors")
     max_words: Annotated[int, at_least(2)] = commands.option("the most words of a passage", 64)
     min_words: Annotated[int, POSITIVE] = commands.option(
@@ -79,9 +81,10 @@ def main(options: PairsOptions) -> None:
                 f"--corpus={options.corpus} has no pairs of --kind={options.kind}. Pass another "
                 f"kind, or a smaller --min_words{hint}."
             )
-    print(
+    outputs.say(
+        options.output,
         f"{options.output}: {counts['pairs']:,} pairs of {counts['documents']:,} documents; "
-        f"{counts['excluded']:,} sentences dropped that are in --exclude"
+        f"{counts['excluded']:,} sentences dropped that are in --exclude",
     )
 
 

@@ -48,7 +48,9 @@ class MineOptions(commands.CommandOptions):
     """The command line of `finetuning.mine`."""
 
     data_dir: str = commands.option("the folder of the training pairs", path=True)
-    output: str = commands.option("the file of JSON lines to write, may end in .gz", path=True)
+    output: str = commands.option(
+        "the file of JSON lines to write, may end in .gz; - is stdout", path=True
+    )
     by: Annotated[str, one_of(_BM25, _MODEL, f"{_BM25},{_MODEL}")] = commands.option(
         "what ranks the candidates: bm25, model, or bm25,model in turn", _BM25
     )
@@ -116,9 +118,15 @@ def main(options: MineOptions, load: Callable[[str], Any] = albert_tf.load_embed
             row = {"text_a": first, "text_b": second, "negatives": negatives}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
     full = sum(len(mined[query]) == options.negatives for query in pool.query_of)
-    print(f"{options.output}: {about}; {full:,} pairs have {options.negatives} mined negatives")
+    outputs.say(
+        options.output,
+        f"{options.output}: {about}; {full:,} pairs have {options.negatives} mined negatives",
+    )
     if embedder is not None:
-        print(f"{near / len(mined):,.1f} candidates for each first text were too near ({near:,})")
+        outputs.say(
+            options.output,
+            f"{near / len(mined):,.1f} candidates for each first text were too near ({near:,})",
+        )
 
 
 def _require_other_file(options: MineOptions) -> None:

@@ -106,9 +106,8 @@ def main(
     for flag in ("output", "submission"):
         if (path := getattr(options, flag)) not in (None, "-"):
             outputs.require_file(path, f"--{flag}")
-    if options.output != "-" and os.path.realpath(options.output) == os.path.realpath(
-        options.input
-    ):
+    paths = {os.path.realpath(path) for path in (options.input, options.output)}
+    if len(paths) == 1 and not outputs.is_stdout(options.output):
         raise InputError(
             "--output must not be the file of --input, whose texts predictions do not repeat. "
             f"Received: {options.output!r}. Name another file."
@@ -151,7 +150,7 @@ def main(
 
 
 def _say_written(options: PredictOptions, count: int, replaces: bool) -> None:
-    if options.output != "-":
+    if not outputs.is_stdout(options.output):
         note = ", in place of the file that was there" if replaces else ""
         print(f"{options.output}: {count:,} predictions of {options.run_dir}{note}")
 
@@ -198,12 +197,8 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
 
 @contextlib.contextmanager
 def _output(options: PredictOptions, kind: str) -> Iterator[PredictionWriter]:
-    path, format = options.output, str(options.format)
-    if path == "-":
-        yield PredictionWriter(sys.stdout, kind, format)
-        return
-    with outputs.new_text(path) as file:
-        yield PredictionWriter(file, kind, format)
+    with outputs.new_text(options.output) as file:
+        yield PredictionWriter(file, kind, str(options.format))
 
 
 def _known(name: Any) -> Any:

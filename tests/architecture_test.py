@@ -108,7 +108,6 @@ FEWER_LINES = {  # and why these are files of their own
     "data/objectives/sentence_order.py": "an objective, named after it",
     "finetuning/datasets/scores/pair_metrics.py": "the metrics of one kind of data, as others",
     "finetuning/searching/rankings.py": "what three kinds of search share",
-    "pretraining/loop/stop_request.py": "signals, which the loop need not know",
 }
 
 

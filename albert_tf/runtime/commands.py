@@ -55,7 +55,6 @@ T = TypeVar("T")
 # Other options -> the values beside which an option applies, or a function that returns them.
 Conditions = Mapping[str, Sequence[str] | Callable[[], Sequence[str]]]
 USAGE_ERROR = 2
-TERMINATED = 128 + signal.SIGTERM
 _DEFINERS: dict[type, Callable] = {
     str: flags.DEFINE_string,
     int: flags.DEFINE_integer,
@@ -191,7 +190,10 @@ def run(
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     _escape_output()
     name = spec.name.removesuffix(".__main__") if spec else os.path.basename(sys.argv[0])
-    signal.signal(signal.SIGTERM, functools.partial(_terminate, os.getpid()))
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # closed by `2>&-`
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup ignores SIGHUP
+            signal.signal(number, functools.partial(_terminate, os.getpid()))
     sys.unraisablehook = _repeat_signal
     try:
         if signal.getsignal(signal.SIGINT) is _exit_quietly:
@@ -236,11 +238,11 @@ def _escape_output() -> None:
         sys.stdout.reconfigure(errors="json_escape")
 
 
-def _terminate(owner: int, *_: object) -> None:
-    """Exit on SIGTERM by an exception, so that `finally` blocks clean up."""
+def _terminate(owner: int, number: int, _: object) -> None:
+    """Exit on SIGTERM or SIGHUP by an exception, so that `finally` blocks clean up."""
     if os.getpid() != owner:  # a forked worker must not clean up what its parent uses
-        os._exit(TERMINATED)
-    sys.exit(TERMINATED)
+        os._exit(128 + number)
+    sys.exit(128 + number)
 
 
 def _repeat_signal(ignored: "sys.UnraisableHookArgs") -> None:

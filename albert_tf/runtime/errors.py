@@ -4,6 +4,7 @@ import contextlib
 import errno
 import functools
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from tokenize import TokenError
@@ -17,6 +18,7 @@ DAMAGES = (
     *(OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, RuntimeError),
     TokenError,  # from headers, which are Python
 )
+_SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")  # numpy's OSError, without a number
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # Failures that no program can prevent: of the disk, the permissions or the file system.
 _MACHINE_ERRNOS = _NO_ROOM | {
@@ -150,4 +152,6 @@ def _errno(error: Exception) -> int | None:
     number = getattr(error, "errno", None)
     if number is not None:
         return number
+    if _SHORT_WRITE.fullmatch(str(error)):
+        return errno.ENOSPC
     return next((n for n in _MACHINE_ERRNOS if os.strerror(n) in str(error)), None)

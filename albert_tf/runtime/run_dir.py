@@ -200,7 +200,7 @@ class RunDir:
         Raises:
           InputError: another process is training it.
         """
-        with open(self.environment_path, encoding="utf-8") as file:  # is never replaced
+        with open(self.environment_path, "r+") as file:  # never replaced; r+, as NFS locks need it
             outputs.lock(file, f"--run_dir={self.path}: another process is training this run")
             yield
 

@@ -148,7 +148,7 @@ def update_index(
 
     identity = repr((corpus, settings, origin))
     target = path if index is None else os.path.join(path, part_name(len(index.parts)))
-    with outputs.new_folder(target, "--output", identity) as partial:
+    with outputs.new_folder(target, "--output", identity, supersedes=True) as partial:
         count = write(os.path.join(partial, part_name(0)) if index is None else partial)
         if index is None:
             _require_passages(count, corpus)

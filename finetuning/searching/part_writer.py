@@ -87,6 +87,7 @@ class PartWriter:
         rows = np.frombuffer(places, np.int64).reshape(-1, len(Column))  # [N, 6]
         np.save(os.path.join(self._folder, PLACES), rows)
         words.write(self._folder)
+        outputs.sync_all(self._folder)  # before what says that they are complete
         os.makedirs(self._state, exist_ok=True)
         outputs.write_json(os.path.join(self._state, _SOURCES), {"sources": [*sources]})
 

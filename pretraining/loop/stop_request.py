@@ -1,11 +1,13 @@
-"""Handling of SIGTERM and Ctrl-C: training finishes the current loop and saves the run."""
+"""Handling of signals that end a run: training finishes the current loop and saves the run."""
 
+import os
 import signal
 import sys
 from types import FrameType
 from typing import Self
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGHUP: the terminal was closed
+_NOTE = "stop requested: saving after this loop of steps\n"
 
 
 class StopRequest:
@@ -20,7 +22,9 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         self._previous_handlers = {
-            number: signal.signal(number, self._handle) for number in _SIGNALS
+            number: signal.signal(number, self._handle)
+            for number in _SIGNALS
+            if signal.getsignal(number) != signal.SIG_IGN  # as nohup ignores SIGHUP
         }
         return self
 
@@ -32,4 +36,10 @@ class StopRequest:
         if self.signal:
             sys.exit(128 + number)
         self.signal = number
-        print("stop requested: saving after this loop of steps", flush=True)
+        for stream, text in ((sys.stdout, _NOTE), (sys.stderr, "")):
+            try:
+                print(text, end="", file=stream, flush=True)
+            except RuntimeError:  # the signal interrupted another print
+                pass
+            except OSError:  # the same signal has ended the reader, such as tee
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

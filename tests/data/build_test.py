@@ -428,14 +428,14 @@ def test_work_is_redone_if_a_power_cut_emptied_its_mark(options, tmp_path, monke
     assert content(options.output) == content(tmp_path / "whole")
 
 
-def test_leftovers_of_another_build_are_not_continued(options, tmp_path, monkeypatch):
+def test_leftovers_of_another_build_are_neither_continued_nor_lost(options, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(Stop):
         stop_at(patch, *PLACES["after the shards"], Stop())
         build(options)
-    other = dataclasses.replace(options, seed=7)
-    build(other)
-    build(dataclasses.replace(other, output=str(tmp_path / "fresh")))
-    assert content(options.output) == content(tmp_path / "fresh")
+    left = content(tmp_path / "out.incomplete")
+    with pytest.raises(InputError, match=r"left its work in .*out\.incomplete"):
+        build(dataclasses.replace(options, seed=7))
+    assert content(tmp_path / "out.incomplete") == left
 
 
 def test_files_of_others_are_left_alone(options, tmp_path):

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -15,6 +16,8 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, wr
 from albert_tf.runtime.files.compression import is_compressed
 from albert_tf.runtime.files.json_text import json_object
 
+_STDOUT = ("-", "/dev/stdout")
+_STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/")  # which are written, wherever they lead
 GZIP = ".gz"  # the only compression of what is written
 SUFFIX = ".incomplete"
 MARK = ".albert_tf"  # a file in a folder that this project is writing, locked by its process
@@ -22,7 +25,9 @@ _LEVEL = 6  # gzip's own default; Python's, 9, takes several times as long
 
 
 @contextlib.contextmanager
-def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterator[str]:
+def new_folder(
+    path: str, flag: str = "--output", identity: str = "", supersedes: bool = False
+) -> Iterator[str]:
     """Yield a folder next to `path` to write into; rename it to `path` when the block ends.
 
     Files in it whose names begin with MARK are not part of the result and are removed at the end.
@@ -31,17 +36,18 @@ def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterato
 
     With an `identity`, a string that states everything that determines the content, the folder
     survives a killed process and any exception except InputError. The next call with the same
-    identity yields it again.
+    identity yields it again; one with another identity is refused or, if it `supersedes` the first,
+    empties it.
 
     Raises:
       InputError: `path` exists and is not an empty folder, or cannot be written; or the folder next
-        to it was not made by this project, or another process is writing it.
+        to it was not made by this project, has another identity, or another process is writing it.
       MachineError: writing fails, for example because the disk is full.
     """
     require_new(path, flag)
     final = os.path.realpath(path)
     partial = final + SUFFIX
-    _remove_leftover(partial, flag, identity)
+    _remove_leftover(partial, flag, identity, supersedes)
     parents = _missing_parents(final)
     try:
         try:
@@ -56,7 +62,7 @@ def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterato
                         mark.flush()
                         os.fsync(mark.fileno())
                     yield partial
-                    _sync_all(partial)
+                    sync_all(partial)
                 if os.path.isdir(final):
                     os.rmdir(final)
                 os.replace(partial, final)
@@ -73,20 +79,37 @@ def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterato
                 os.rmdir(parent)
 
 
-def _remove_leftover(partial: str, flag: str, identity: str) -> None:
-    """Remove the folder `partial` of a killed process, unless it has the same identity."""
+def _remove_leftover(partial: str, flag: str, identity: str, supersedes: bool) -> None:
+    """Empty the folder `partial` of a killed process, unless it has the same identity."""
     if not os.path.lexists(partial) or (os.path.isdir(partial) and not os.listdir(partial)):
         shutil.rmtree(partial, ignore_errors=True)
         return
     try:
         with _locked(partial, "r+", flag) as mark:
-            if not identity or mark.read() != identity:
-                shutil.rmtree(partial)
+            if identity == (before := mark.read()) != "":
+                return
+            if identity and before and not supersedes:
+                raise InputError(
+                    f"{flag}: an interrupted command with other options or another input left "
+                    f"its work in {partial!r}. Repeat that command to continue it, or remove the "
+                    "folder."
+                )
+            mark.truncate(0)
+            for name in os.listdir(partial):
+                if name != MARK:
+                    _remove(os.path.join(partial, name))
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(
             f"{flag} needs the name {partial!r} for its unfinished output, but that path exists "
             "and was not made by this project: move it or name another folder."
         ) from None
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.remove(path)
 
 
 @contextlib.contextmanager
@@ -117,7 +140,8 @@ def lock(file: IO[str], problem: str) -> None:
             raise
 
 
-def _sync_all(folder: str) -> None:
+def sync_all(folder: str) -> None:
+    """Flush the files in a folder to disk."""
     for root, _, names in os.walk(folder):
         for name in names:
             _sync(os.path.join(root, name))
@@ -154,12 +178,12 @@ def require_new(path: str, flag: str = "--output") -> None:
             f"{flag} must name a new or empty folder. Received: {path!r}, which is neither. Name "
             "another folder."
         )
-    if os.path.ismount(path):  # which the finished folder cannot replace
-        raise InputError(
-            f"{flag} must not be a mount point. Received: {path!r}. Name a folder in it, such as "
-            f"{os.path.join(path, 'out')!r}."
-        )
     final = os.path.realpath(path)
+    if os.path.ismount(final) or final == os.path.realpath("."):  # which `final` cannot replace
+        raise InputError(
+            f"{flag} must not be a mount point or the working folder. Received: {path!r}. Name a "
+            f"folder in it, such as {os.path.join(path, 'out')!r}."
+        )
     parent = os.path.dirname([final, *_missing_parents(final)][-1])
     if not os.access(parent, os.W_OK | os.X_OK):
         raise _unwritable(flag, path, errno.EACCES if os.path.isdir(parent) else errno.ENOTDIR)
@@ -172,6 +196,8 @@ def require_file(path: str, flag: str) -> None:
       InputError: `path` is a URL or a folder, has the name of a compression other than .gz, or its
         folder cannot be written.
     """
+    if is_stdout(path):
+        return
     if is_compressed(path) and not path.lower().endswith(GZIP):
         raise InputError(
             f"{flag} can be compressed as {GZIP} only. Received: {path!r}. Name it {GZIP}, or "
@@ -213,15 +239,26 @@ def _unwritable(flag: str, path: str, number: int | None) -> InputError:
 
 def _is_device(path: str) -> bool:
     """Return True for a pipe or a device, and for /dev/stdout wherever it leads."""
-    return os.path.exists(path) and (not os.path.isfile(path) or path.startswith("/dev/"))
+    return os.path.exists(path) and (not os.path.isfile(path) or path.startswith(_STREAMS))
+
+
+def is_stdout(path: str) -> bool:
+    """Return True for `-` and /dev/stdout, to which `new_text` writes without closing it."""
+    return path in _STDOUT
+
+
+def say(path: str, note: str) -> None:
+    """Print a note on what was written to `path`: to stderr if stdout has the content."""
+    print(note, file=sys.stderr if is_stdout(path) else sys.stdout)
 
 
 @contextlib.contextmanager
 def new_file(path: str) -> Iterator[str]:
     """Yield a temporary path next to `path`; rename it to `path` when the block ends.
 
-    Missing folders are created. Readers see either the complete new file or the old one. A pipe or
-    a device is yielded itself. If `path` is a link, its file is replaced.
+    Missing folders are created. Readers see either the complete new file or the old one, also if
+    several processes write it. A pipe or a device is yielded itself. If `path` is a link, its file
+    is replaced.
 
     Raises:
       MachineError: the disk is full, or the folder cannot be written.
@@ -230,7 +267,7 @@ def new_file(path: str) -> Iterator[str]:
         yield path
         return
     path = os.path.realpath(path)
-    partial = path + SUFFIX
+    partial = f"{path}.{os.getpid()}{SUFFIX}"
     try:
         with writing(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -246,8 +283,13 @@ def new_file(path: str) -> Iterator[str]:
 def new_text(path: str) -> Iterator[IO[str]]:
     """Yield a file to write UTF-8 text to, which gets its name as with `new_file`.
 
-    It is compressed if its name ends in .gz; the same text always gives the same bytes.
+    It is compressed if its name ends in .gz; the same text always gives the same bytes. For `-` and
+    /dev/stdout it is sys.stdout.
     """
+    if is_stdout(path):
+        yield sys.stdout
+        sys.stdout.flush()
+        return
     with new_file(path) as partial:
         if not path.lower().endswith(GZIP):
             with open(partial, "w", encoding="utf-8") as file:

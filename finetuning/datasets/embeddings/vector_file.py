@@ -48,6 +48,8 @@ def store_vectors(
         vectors = np.lib.format.open_memmap(path, "r+")
     else:
         vectors = np.lib.format.open_memmap(path, "w+", np.float16, (len(texts), width))
+        with open(path, "r+b") as file:  # a disk that is full ends in an error, not in SIGBUS
+            os.posix_fallocate(file.fileno(), 0, os.path.getsize(path))
     with Progress("texts", len(texts), done) as progress:
         for begin in range(done, len(texts), chunk):
             end = min(begin + chunk, len(texts))

@@ -190,7 +190,7 @@ def status(monkeypatch, capsys):
     """program -> exit status and standard error of the command, in this process."""
     monkeypatch.setattr(sys, "argv", ["prog", "--corpus=a"])
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def status(program) -> tuple[int, str]:
@@ -199,7 +199,8 @@ def status(monkeypatch, capsys):
         return stop.value.code, capsys.readouterr().err
 
     yield status
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
     signal.signal(signal.SIGINT, interrupt)
 
 
@@ -213,16 +214,17 @@ def test_a_refusal_by_the_machine_is_one_line(status, tmp_path):
     assert err.count("\n") == 1 and "cannot be read: Is a directory" in err
 
 
-def test_termination_cleans_up(status):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_termination_cleans_up(status, number, code):
     ended = []
 
     def program(_) -> None:
         try:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
         finally:
             ended.append(True)
 
-    assert status(program) == (143, "")
+    assert status(program) == (code, "")
     assert ended == [True]
 
 

@@ -1,6 +1,8 @@
-"""Long values in messages."""
+"""Long values in messages, and errors of the disk."""
 
-from albert_tf.runtime.errors import listed, shortened
+import pytest
+
+from albert_tf.runtime.errors import MachineError, listed, shortened, writing
 
 
 def test_long_lists_are_shortened():
@@ -11,3 +13,10 @@ def test_long_lists_are_shortened():
     assert shortened(names[:11]) == (
         "('n0', 'n1', 'n2', 'n3', 'n4', 'n5', 'n6', 'n7', 'n8', 'n9' and 1 more)"
     )
+
+
+def test_an_array_that_does_not_fit_on_the_disk():
+    """As NumPy says it, without the system's number."""
+    with pytest.raises(MachineError, match="'a.npy' cannot be written: No space left on device"):
+        with writing("a.npy"):
+            raise OSError("1000000 requested and 131056 written")

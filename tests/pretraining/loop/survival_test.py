@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import signal
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -121,6 +122,18 @@ class TestStopping:
         assert equal(run_in(tmp_path / "run", tiny_records, config), whole)
         rows = RunDir(str(tmp_path / "run")).metrics()
         assert [row["step"] for row in rows] == [2, 4, 6, 8]
+
+    def test_a_run_is_saved_if_the_reader_of_its_output_has_ended_too(
+        self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """As Ctrl-C ends `tee` before it."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        rare = config_of(tiny_records, "loop.checkpoint_every=100", "evaluation.every=2")
+        with os.fdopen(writer, "w") as stdout, pytest.raises(SystemExit):
+            monkeypatch.setattr(sys, "stdout", stdout)
+            run_in(tmp_path / "run", tiny_records, rare, **stop_at(2))
+        assert tf.train.latest_checkpoint(str(tmp_path / "run/checkpoints")).endswith("ckpt-4")
 
     def test_a_torn_checkpoint_gives_way_to_the_one_before(
         self, masked_records: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture

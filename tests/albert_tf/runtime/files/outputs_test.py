@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -104,13 +105,24 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
     assert os.listdir(tmp_path / "new") == ["a"]
 
 
-@pytest.mark.parametrize("identity", ["other", ""])
-def test_work_of_another_identity_is_cleared(tmp_path, identity):
-    with pytest.raises(OSError), outputs.new_folder(str(tmp_path / "new"), identity="one") as work:
+def test_work_of_another_identity_is_kept_unless_it_is_superseded(tmp_path):
+    path = str(tmp_path / "new")
+    with pytest.raises(OSError), outputs.new_folder(path, identity="one") as work:
         pathlib.Path(work, "a").touch()
         raise OSError
-    with outputs.new_folder(str(tmp_path / "new"), identity=identity) as work:
+    with (
+        pytest.raises(InputError, match="left its work in .*new.incomplete'. Repeat that command"),
+        outputs.new_folder(path, identity="other"),
+    ):
+        pass
+    with pytest.raises(OSError), outputs.new_folder(path, identity="one") as work:
+        assert sorted(os.listdir(work)) == [outputs.MARK, "a"]
+        (pathlib.Path(work) / "folder").mkdir()
+        (pathlib.Path(work) / "link").symlink_to(tmp_path)
+        raise OSError
+    with outputs.new_folder(path, identity="two", supersedes=True) as work:
         assert os.listdir(work) == [outputs.MARK]
+        assert pathlib.Path(work, outputs.MARK).read_text() == "two"
 
 
 def test_a_mistake_leaves_nothing_of_an_identity(tmp_path):
@@ -315,6 +327,60 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path):
 
 
 def test_a_mount_point_is_refused_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(tmp_path))
-    with pytest.raises(InputError, match=f"must not be a mount point. .*such as '{tmp_path}/out'"):
-        outputs.require_new(str(tmp_path))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (tmp_path / "link").symlink_to(empty)
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(empty))
+    for path in (str(empty), str(tmp_path / "link")):
+        with pytest.raises(InputError, match=f"must not be a mount point .*such as '{path}/out'"):
+            outputs.require_new(path)
+
+
+def test_the_working_folder_is_refused(tmp_path, monkeypatch):
+    """It would be another folder than the one that has the name afterwards."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="must not be .* the working folder. Received: '.'"):
+        outputs.require_new(".")
+
+
+def test_stdout_is_written_in_place_and_notes_go_to_stderr(tmp_path):
+    """Python's own file for /dev/stdout would write at its beginning once more."""
+    code = (
+        "import sys\n"
+        "from albert_tf.runtime.files import outputs\n"
+        "with outputs.new_text(sys.argv[1]) as file:\n"
+        "    file.write('row\\n')\n"
+        "outputs.say(sys.argv[1], '1 row')\n"
+    )
+    for path in ("-", "/dev/stdout"):
+        with open(tmp_path / "out", "a") as out:
+            command = [sys.executable, "-c", code, path]
+            run = subprocess.run(command, cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True)
+        assert run.stderr == "1 row\n"
+    assert (tmp_path / "out").read_text() == "row\n" * 2
+
+
+def test_two_processes_write_a_file(tmp_path, monkeypatch):
+    """The one that ends last wins, with all of its content."""
+    path = str(tmp_path / "a.txt")
+    with outputs.new_text(path) as first:
+        first.write("first" * 1000)
+        first.flush()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: 1)
+            with outputs.new_text(path) as second:
+                second.write("second")
+        assert (tmp_path / "a.txt").read_text() == "second"
+    assert (tmp_path / "a.txt").read_text() == "first" * 1000
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_files_in_memory_are_replaced_whole():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = os.path.join(folder, "a.json")
+        outputs.write_json(path, {"a": 1})
+        with pytest.raises(KeyError), outputs.new_text(path) as file:
+            file.write("half")
+            file.flush()
+            raise KeyError
+        assert outputs.read_json(path) == {"a": 1}
