@@ -6,9 +6,12 @@ before anything else, and has no rule for numbers with a comma.
 """
 
 import base64
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import sentencepiece
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
@@ -29,7 +32,8 @@ _QUOTES = [("``", '"'), ("''", '"')]
 _STRIPS_ACCENTS = "StripAccents"
 _ACCENTS = ["NFKD", _STRIPS_ACCENTS]
 _FIRST_MARK = r"[\x{300}"  # how the pattern of our own step begins; its end depends on Unicode
-_LOWERCASE, _CHARSMAP = ["Lowercase"], ["Precompiled"]
+_LOWERCASE, _COMPOSED = ["Lowercase"], ["NFC", "Precompiled"]
+_CHARSMAP = ["Precompiled"]
 _PRIMES = [[(pair, '"')] for pair in DOUBLE_PRIMES]  # also in the map of characters
 _SPACES = [(" {2,}", " "), (" {2,}", WORD_MARK)]  # like Strip, part of every sentencepiece model
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # sentencepiece's types of pieces
@@ -52,6 +56,8 @@ def read(file: str) -> Tokenizer:
         normalization, charsmap = _normalizer(values["normalizer"])
         _check_splitting(values["pre_tokenizer"])
         model = _sentencepiece(values["model"], values["added_tokens"], charsmap)
+        if '"NFC"' in json.dumps(values["normalizer"]) and not composes(model):
+            raise _UnsupportedError("its normalizer has NFC and its map of characters has not")
     except _MALFORMED as error:
         reason = f"{error}" if isinstance(error, _UnsupportedError) else "its form is unknown"
         raise InputError(
@@ -61,13 +67,23 @@ def read(file: str) -> Tokenizer:
     return Tokenizer(model, normalization, source=f"{file!r}")
 
 
+def composes(model: bytes) -> bool:
+    """Return True if the map of a sentencepiece model composes characters, such as Hangul.
+
+    Precompiled, which has the same map, reads one visible character at a time and does not.
+    """
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return "\uac00" in processor.normalize("\u1100\u1161")
+
+
 def _normalizer(spec: Mapping[str, Any]) -> tuple[Normalization, bytes]:
     """Return our rules, and sentencepiece's compiled map of characters (empty for none)."""
     parts = spec["normalizers"] if spec["type"] == "Sequence" else [spec]
     steps = [_step(part) for part in parts]
     rules = [step for step in steps if step not in (*_SPACES, "Strip")]
     expected: list[Any] = []
-    groups: tuple[list[Any], ...] = (_QUOTES, _ACCENTS, _LOWERCASE, *_PRIMES, _CHARSMAP)
+    last = _COMPOSED if "NFC" in rules else _CHARSMAP
+    groups: tuple[list[Any], ...] = (_QUOTES, _ACCENTS, _LOWERCASE, *_PRIMES, last)
     for group in groups:
         expected += group if group[0] in rules else []
     if rules != expected:

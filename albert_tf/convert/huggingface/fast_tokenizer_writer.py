@@ -8,7 +8,7 @@ import base64
 import dataclasses
 from typing import Any
 
-from albert_tf.convert.huggingface.fast_tokenizer import LOWERED
+from albert_tf.convert.huggingface.fast_tokenizer import LOWERED, composes
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import combining_ranges, re2_class
 from albert_tf.text.sentencepiece_model import WORD_MARK, SentencePiece, fields_of
@@ -105,6 +105,8 @@ def _normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:
         normalizers.append({"type": "Lowercase"})
     # Precompiled reads one visible character at a time, so it never sees a pair.
     normalizers += map(_double_quote, folded_primes(tokenizer.model))
+    if composes(tokenizer.model):
+        normalizers.append({"type": "NFC"})
     if compiled := compiled_rules(tokenizer.model):
         text = base64.b64encode(compiled).decode()
         normalizers.append({"type": "Precompiled", "precompiled_charsmap": text})

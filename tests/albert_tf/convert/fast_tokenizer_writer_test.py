@@ -2,6 +2,7 @@
 
 import io
 import json
+import unicodedata
 
 import pytest
 import sentencepiece
@@ -39,6 +40,41 @@ def test_marks_that_are_no_accents_stay(accents, tmp_path):
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     for text in ("I \u2764\ufe0f it", "1\ufe0f\u20e3 first", "हिन्दी भाषा", "na\u00efve e\u0301 ok"):
         assert theirs.encode(text, add_special_tokens=False).ids == tokenizer.encode(text)
+
+
+@pytest.mark.parametrize("accents", [True, False])
+def test_decomposed_characters_become_one(accents, tmp_path):
+    """NFKD divides the syllables of Korean; the map of a sentencepiece model joins them again."""
+    stream = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["대한민국 서울", "학교에 갔습니다", "ca phê sữa đá மொழி"] * 20),
+        model_writer=stream,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        vocab_size=60,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **SPECIAL,
+    )
+    tokenizer = Tokenizer(stream.getvalue(), Normalization(strip_accents=accents))
+    huggingface_tokenizer.write(tokenizer, str(tmp_path), 64)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in ("대한민국 학교", "மொழி", "sữa đá phê"):
+        for form in ("NFC", "NFD"):
+            ids = tokenizer.encode(unicodedata.normalize(form, text))
+            assert tokenizer.special.unk not in ids
+            assert (
+                theirs.encode(unicodedata.normalize(form, text), add_special_tokens=False).ids
+                == ids
+            )
+    for name in ("spiece.model", "tokenizer_config.json"):
+        (tmp_path / name).unlink()
+    assert huggingface_tokenizer.read(str(tmp_path)).encode(text) == tokenizer.encode(text)
+    file = tmp_path / "tokenizer.json"
+    values = json.loads(file.read_text(encoding="utf-8"))
+    values["normalizer"]["normalizers"] = [{"type": "NFC"}]
+    file.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(InputError, match="has the steps NFC"):
+        huggingface_tokenizer.read(str(tmp_path))
 
 
 SPECIAL = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
