@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 import traceback
+import urllib.parse
 from typing import Any, NoReturn
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -281,11 +282,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send(code, data)
 
     def _model(self, wants_method: bool) -> tuple[ServedModel, re.Match[str]]:
-        match = _PATH.fullmatch(self.path)
+        path = urllib.parse.unquote(self.path.encode("latin-1").decode("utf-8", "replace"))
+        match = _PATH.fullmatch(path)
         if not match:
-            raise BadRequestError(f"unknown path {self.path!r}", 404)
+            raise BadRequestError(f"unknown path {path!r}", 404)
         if bool(match[3]) != wants_method:
-            raise BadRequestError(f"Malformed request: {self.command} {self.path}")
+            raise BadRequestError(f"Malformed request: {self.command} {path}")
         model = self.server.models.get(match[1])
         if model is None or match[2] not in (None, str(model.version)):
             names = [f"{name}/versions/{m.version}" for name, m in self.server.models.items()]

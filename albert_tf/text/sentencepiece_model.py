@@ -8,13 +8,16 @@ the functions at the end encode.
 import dataclasses
 import functools
 import struct
+import unicodedata
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import sentencepiece
 
 from albert_tf.runtime import programs
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization, normalize
+from albert_tf.text.words import in_ranges, word_bounds
 
 MODEL_FILE = "spiece.model"
 WORD_MARK = "▁"  # U+2581, sentencepiece's sign for a space
@@ -147,13 +150,14 @@ class SentencePiece:
     def starts_word(self, piece: str) -> bool:
         """Return True if a piece begins a word.
 
-        A piece continues a word if it consists only of a-z, A-Z and Google's punctuation, is not a
-        single punctuation mark and does not begin with ▁ or <. So each piece with a digit, an
-        accented letter or a CJK character begins a word.
+        A piece continues a word if it consists only of letters and Google's punctuation, is not a
+        single punctuation mark and does not begin with ▁ or <. So each piece with a digit, with
+        Korean or with a character of a script without spaces begins a word. In Google's code, only
+        a-z and A-Z are letters.
         """
         if piece.startswith((WORD_MARK, "<")) or piece in _PUNCTUATION:
             return True
-        return not all(char.lower() in _LETTERS or char in _PUNCTUATION for char in piece)
+        return not all(map(_continues_word, piece))
 
     def num_characters(self, piece: str) -> int:
         """Return the number of characters that a piece stands for; its ▁ is a space."""
@@ -166,6 +170,14 @@ class SentencePiece:
         if number and piece[0] != WORD_MARK and number[0][0] == WORD_MARK:
             number = number[1:] if number[0] == WORD_MARK else [number[0][1:], *number[1:]]
         return [*number, piece[-1]]
+
+
+@functools.cache
+def _continues_word(char: str) -> bool:
+    if char in _PUNCTUATION or char.lower() in _LETTERS:
+        return True
+    category = unicodedata.category(char)
+    return category[0] in "LM" and bool(in_ranges(np.array(ord(char)), word_bounds()))
 
 
 def _ends_in_digit_comma(piece: str) -> bool:

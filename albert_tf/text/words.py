@@ -53,25 +53,41 @@ def word_count(text: str) -> int:
     return spaced if text.isascii() else max(spaced, len(unspaced().findall(text)))
 
 
+_SAME = {0xAD: None, 0x2BC: "'"}  # a soft hyphen; the apostrophe of Ukrainian
+_LONGEST_WORD = 100  # characters
+_ASCII_WORD = re.compile(r"[^\W_]+")
 UNSPACED = "".join(  # the characters of scripts without spaces between words, for a class of `re`
     f"{chr(first)}-{chr(last)}" for first, last in _BY_PIECES if (first, last) not in HANGUL
 )
 
 
-def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case and composed characters (NFC); see `word`.
+def folded(text: str) -> str:
+    """Return a text in which words that are the same have the same characters.
 
-    A text without any has none, as one of punctuation marks alone. Soft hyphens divide no word.
+    These are in lower case and in compatibility form (NFKC), as vocabularies have them, without
+    soft hyphens, and without the dot that Python's lower case of \u0130 has above its i.
     """
-    if not text.isascii():  # so that accents are the same either way
-        text = unicodedata.normalize("NFC", text.replace("\u00ad", ""))
-    return word().findall(text.lower())
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", text.translate(_SAME)).lower().replace("i\u0307", "i")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of `folded` text; see `word`.
+
+    A text without any has none, as one of punctuation marks alone.
+    """
+    return (_ASCII_WORD if text.isascii() else word()).findall(folded(text))
 
 
 @functools.cache
 def word() -> re.Pattern[str]:
-    """Return the pattern of a word: letters and digits with their combining marks."""
-    return re.compile(rf"(?:[^\W_]+[{combining_marks()}]*)+")
+    """Return the pattern of a word: letters and digits with their combining marks.
+
+    In scripts without spaces between words, each character is one.
+    """
+    marks = combining_marks()
+    return re.compile(rf"(?:[^\W_{UNSPACED}]+[{marks}]*)+|(?=\w){unspaced().pattern}")
 
 
 @functools.cache
@@ -84,6 +100,16 @@ def combining_marks() -> str:
 def unspaced() -> re.Pattern[str]:
     """Return the pattern of a character of scripts without spaces, with its combining marks."""
     return re.compile(f"[{UNSPACED}][{combining_marks()}]*")
+
+
+@functools.cache
+def spaced_word() -> re.Pattern[str]:
+    """Return the pattern of a word between white space, as `word_count` counts them.
+
+    In scripts without spaces between words, it is a character. Long runs are divided, as the lines
+    of an encoded file.
+    """
+    return re.compile(rf"{unspaced().pattern}|[^\s\0{UNSPACED}]{{1,{_LONGEST_WORD}}}")
 
 
 @functools.cache

@@ -3,19 +3,17 @@
 import functools
 import re
 import sys
-import unicodedata
 from collections.abc import Iterator
 
 import numpy as np
 
-from albert_tf.text.words import HANGUL, codes_of, word_bounds
+from albert_tf.text.words import HANGUL, codes_of, folded, word_bounds
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _INVERSE = np.uint64(pow(int(_FACTOR), -1, 2**64))
 _MIXER = np.uint64(0xBF58476D1CE4E5B9)
 _BLOCK = 2**20  # characters whose words are found at once; words end at white space
 _SPACE = re.compile(r"\s")
-_SOFT_HYPHEN = "\xad"
 _JOINS, _ALONE = 1, 2  # a character of words, and one that is a word by itself
 
 
@@ -51,9 +49,7 @@ def _words(text: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 
     They are uint32 [C], and int64 [N] each.
     """
-    if not text.isascii():  # normalized, so that copies are equal however accents are written
-        text = unicodedata.normalize("NFC", text.replace(_SOFT_HYPHEN, ""))
-    for part in _parts(text.lower()):
+    for part in _parts(folded(text)):
         codes = codes_of(part)
         role = _roles()[codes]
         alone, joins = role == _ALONE, role == _JOINS

@@ -1,6 +1,7 @@
 """The texts in files of datasets, whatever else these hold."""
 
 import csv
+import itertools
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from albert_tf.runtime.files import arrow_files
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.json_text import parse_json
-from albert_tf.runtime.files.text_files import TextFile, files_of
+from albert_tf.runtime.files.text_files import TextFile, csv_separator, files_of
 
 _TOKEN_COLUMN = {".conll": 0, ".bio": 0, ".conllu": 1}  # where the tokens are, by suffix
 
@@ -41,7 +42,10 @@ def _texts_of(file: TextFile, flag: str) -> Iterator[str]:
                     yield from _strings(parse_json(line, f"{flag}: {file.name}:{number}"))
         case ".csv":
             csv.field_size_limit(sys.maxsize)  # the default is 131,072 characters
-            for row in csv.reader(lines):
+            first = next(lines, "")
+            separator, is_named = csv_separator(first)
+            rows = lines if is_named else itertools.chain([first], lines)
+            for row in csv.reader(rows, delimiter=separator):
                 yield from row
         case ".tsv":
             for line in lines:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from albert_tf.runtime import keyed_random
-from albert_tf.text.words import word_count, words_of
+from albert_tf.text.words import spaced_word, word_count, words_of
 from data.corpora.sentences import CLOSE, END, WIDE_CLOSE
 
 _END = re.compile(rf"[{END}:;,،؛，；：、][{CLOSE}{WIDE_CLOSE}]*$")
 _LONGEST_HEADING = 12  # words
 Pair = tuple[str, str]
+Span = tuple[int, int]
 
 
 def passages_of(sentences: Sequence[str], max_words: int) -> list[str]:
@@ -45,19 +46,16 @@ def crops(sentences: Sequence[str], max_words: int, min_words: int, key: int) ->
     A crop has half of `max_words` to `max_words` words in a row; the two may overlap.
     """
     text = " ".join(sentences)
-    words, joint = text.split(), " "
-    if word_count(text) > len(words):  # without spaces: characters
-        words, joint = list(text), ""
+    words = [match.span() for match in spaced_word().finditer(text)]
     for number, begin in enumerate(range(0, len(words), 4 * max_words)):
         part = words[begin : begin + 4 * max_words]
-        first, second = (
-            joint.join(_crop(part, max_words, key, 4 * number + 2 * i)) for i in (0, 1)
-        )
+        chosen = [_crop(part, max_words, key, 4 * number + 2 * i) for i in (0, 1)]
+        first, second = (text[crop[0][0] : crop[-1][1]] for crop in chosen)
         if first != second and min(word_count(first), word_count(second)) >= min_words:
             yield first, second
 
 
-def _crop(words: Sequence[str], max_words: int, key: int, counter: int) -> Sequence[str]:
+def _crop(words: Sequence[Span], max_words: int, key: int, counter: int) -> Sequence[Span]:
     draws = keyed_random.bits(key, np.array([counter, counter + 1]))
     least = min(len(words), max(1, max_words // 2))
     most = min(len(words), max_words)

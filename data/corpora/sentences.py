@@ -20,13 +20,14 @@ _BREAK = re.compile(r"\n[^\S\n]*+(?:(?:[-=_*~#+·•—–][^\S\n]*+){3,}+)?+(?=
 _INDENTED = re.compile(r"\n(?=\u3000)")
 _AROUND_BREAK = re.compile(r"[^\S\n]*+\n[^\S\n]*+")
 _WIDE_END = "。！？｡．"
-END = ".!?…؟۔।॥።։។။" + _WIDE_END
+END = ".!?\u037e…؟۔।॥።։។။" + _WIDE_END
 CLOSE = r"\"'”’“»«›‹\)\]\}"
 WIDE_CLOSE = "」』”’）】》〉〕］｣"
 _OPEN = "\"'“”‘’„‚«»‹›([{¿¡*_—–-"
 
 _KANJI_KANA = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _HANGUL = "\uac00-\ud7a3"
+_GREEK = "\u0370-\u03ff\u1f00-\u1fff"  # whose semicolon is a question mark
 _GLUED = (  # a sentence that begins without a space after an ASCII terminator
     rf"(?<=[{_KANJI_KANA}][.!?])(?=[{_KANJI_KANA}])"
     rf"|(?<=[다요죠까네][.!?])(?=[{_HANGUL}])"
@@ -36,7 +37,7 @@ _QUOTATIVE = rf"(?:이?라[고는며]|하고)(?![{_HANGUL}])"
 # Possessive quantifiers and the look-behind keep the time linear for a long run of dots. A space
 # may precede a closing mark, as in `texte. »` and in WikiText's `. " `.
 _BOUNDARY = re.compile(
-    rf"[{END}](?<![{END}][{END}])[{END}]*+"
+    rf"(?:[{END}](?<![{END}][{END}])[{END}]*+|(?<=[{_GREEK}]);)"
     rf"(?:(?<=[{_WIDE_END}])(?<!．(?=[0-9０-９]))[{WIDE_CLOSE}]*+"
     rf"|{_GLUED}"
     rf"|[{CLOSE}]*+(?:[ ][\"”»)\]](?=[ ]|$))?+"
@@ -60,7 +61,8 @@ _BEFORE_NUMBER = frozenset(
 _SOMETIMES_FINAL = frozenset(
     "ms hon sen rep mt ft ca ing jr esq co corp inc ltd bros dept univ ave al no".split()
 )
-_INITIALS_OR_SHORT_NUMBER = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]|\d{1,2}")
+# The Cyrillic pronoun я and one-syllable words of Korean are no initials.
+_INITIALS_OR_SHORT_NUMBER = re.compile(rf"(?![я{_HANGUL}]$)(?:[^\W\d_]\.)*[^\W\d_]|\d{{1,2}}")
 _ABBREVIATIONS = _NEVER_FINAL | _BEFORE_NUMBER | _SOMETIMES_FINAL
 _STARTERS = frozenset(
     """The This That These Those There Then They He She It We You In On At By For From With When

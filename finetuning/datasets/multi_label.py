@@ -24,6 +24,7 @@ from finetuning.datasets.tables.json_files import as_text
 from finetuning.datasets.tables.label_separator import note_separator
 from finetuning.datasets.tables.own_tables import (
     PAIR,
+    label_name,
     named,
     note_absent,
     note_similar,
@@ -210,7 +211,7 @@ def _labels(cell: Any, source: Source, location: str) -> tuple[str, ...]:
             f"{location}: `{key}` must be a list of texts, or labels separated by {separator!r}. "
             f"Received: {cell!r}. Without a label, write []."
         )
-    names = [name.strip() if isinstance(name, str) else json.dumps(name) for name in cell]
+    names = [label_name(name if isinstance(name, str) else json.dumps(name)) for name in cell]
     if not all(names):
         raise InputError(
             f"{location}: `{key}` has an empty label among {cell!r}. Remove the empty one."

@@ -1,17 +1,14 @@
 """Passages: the parts of documents that a search finds, each with its place."""
 
-import functools
-import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.text.words import UNSPACED, codes_of, unspaced
+from albert_tf.text.words import codes_of, spaced_word
 from data.corpora.passage_pairs import is_heading
 from data.corpora.readers import Document
 
-_LONGEST_WORD = 100  # characters; longer runs are divided, as the lines of an encoded file
 _BLANKS = np.array([0, *(code for code in range(0x3001) if chr(code).isspace())], np.uint32)
 _DROPPED = 10_000  # characters between two sentences, such as a rule, that are in neither
 
@@ -95,16 +92,11 @@ def _heading_of(text: str, units: list[_Unit], max_words: int) -> list[_Unit]:
     return [units.pop()] if is_last and len(units) > 1 else []
 
 
-@functools.cache
-def _word() -> re.Pattern[str]:
-    return re.compile(rf"{unspaced().pattern}|[^\s\0{UNSPACED}]{{1,{_LONGEST_WORD}}}")
-
-
 def _units(text: str, ends: Iterable[int], max_words: int) -> Iterator[_Unit]:
     """Yield the sentences of a text, those that are too long in parts."""
     previous = 0
     for end in ends:
-        spans = [match.span() for match in _word().finditer(text, previous, end)]
+        spans = [match.span() for match in spaced_word().finditer(text, previous, end)]
         for first in range(0, len(spans), max_words):
             part = spans[first : first + max_words]
             yield _Unit(part[0][0], part[-1][1], len(part))

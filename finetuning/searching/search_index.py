@@ -17,7 +17,7 @@ from finetuning.searching.passages import Passage
 
 SETTINGS = "index.json"
 _PART = re.compile(r"part-\d{4,}")
-_SCHEMA = 4
+_SCHEMA = 5
 
 
 class IndexSettings(NamedTuple):

@@ -195,7 +195,8 @@ def _as_html(results: list[Result]) -> str:
         return '<p class="about">No passage has any of these very words.</p>'
     items = (
         f'<li><span class="score" title="score">{result.score:.4f}</span>'
-        f'<span class="place">{html.escape(result.place)}</span><p>{_marked(result)}</p></li>'
+        f'<span class="place">{html.escape(result.place)}</span>'
+        f'<p dir="auto">{_marked(result)}</p></li>'
         for result in results
     )
     about = f"{counted(len(results), 'passage')}, the best first"

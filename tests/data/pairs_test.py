@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import json
 import pathlib
+import re
 
 import pytest
 
@@ -55,6 +56,20 @@ def test_crops_are_runs_of_words_that_depend_on_the_seed(corpus, tmp_path):
     assert found == same != other
 
 
+def test_crops_divide_no_character(tmp_path):
+    """In Thai, each consonant with its marks is a word; words of Latin letters are whole."""
+    syllables, size = "ที่ นี่ มี ดี กิน ปู albert".split(), 6
+    (tmp_path / "a.txt").write_text("".join(syllables) * 20)
+    found = pairs_of(
+        f"text:{tmp_path}/a.txt", tmp_path / "out", kind="crops", max_words=size, min_words=2
+    )
+    units = {"ที่", "นี่", "มี", "ดี", "กิ", "น", "ปู", "albert"}
+    assert found
+    for text in {text for pair in found for text in pair}:
+        parts = re.findall("|".join(sorted(units, key=len, reverse=True)), text)
+        assert "".join(parts) == text and size / 2 <= len(parts) <= size
+
+
 def test_headings(corpus, tmp_path):
     found = pairs_of(corpus, tmp_path / "out", kind="headings", max_words=7, min_words=3)
     assert found == [("The Sea", "Wave 0 rose. Wave 1 rose.")]
@@ -92,6 +107,8 @@ def test_sentences_of_a_test_set_are_dropped(corpus, tmp_path, capsys):
     ("name", "content"),
     [
         ("test.jsonl", '{"text_a": "x", "text_b": "Four FIVE six, seven!"}\n'),
+        ("test.csv", "text;label\nFour FIVE six, seven!;a\n"),
+        ("excel.csv", 'sep=;\n"Four FIVE six, seven!";a\n'),
         ("test.tsv", "id\ttext\n1\tFour FIVE six, seven!\n"),
         ("test.conll", "Four O\nFIVE O\nsix O\n, O\nseven O\n! O\n"),
     ],

@@ -7,6 +7,7 @@ import pathlib
 import runpy
 import socket
 import threading
+import urllib.parse
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -24,6 +25,7 @@ Ask = Callable[..., tuple[int, dict]]
 @pytest.fixture(scope="module")
 def server(exports: pathlib.Path) -> Iterator[Server]:
     models = {name: ServedModel(str(exports / name)) for name in ("fill_mask", "encoder")}
+    models["отзывы"] = models["fill_mask"]
     server = Server(("localhost", 0), models)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -44,6 +46,12 @@ def ask(server: Server) -> Ask:
         return answer.status, json.loads(answer.read())
 
     return ask
+
+
+@pytest.mark.slow
+def test_a_model_whose_name_is_not_ascii(ask: Ask):
+    for name in ("отзывы", "fill_mask"):
+        assert ask(urllib.parse.quote(name))[0] == 200
 
 
 @pytest.mark.slow

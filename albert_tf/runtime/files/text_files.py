@@ -34,6 +34,8 @@ from albert_tf.runtime.files.paths import require_file
 MAX_LINE_BYTES = 2**24
 MAX_TEXT_BYTES = 2**27  # of a file that is read as a whole: the largest SQuAD has 2**26
 _BLOCK_BYTES = 2**18
+_SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # the line before the header
+_QUOTED = re.compile('"[^"]*"')
 _RETURNS = re.compile(r"(?<!\r)\r++$", re.MULTILINE)
 
 
@@ -280,3 +282,15 @@ def _is_left_out(member: zipfile.ZipInfo) -> bool:
 
 def _said(path: str, flag: str) -> str:
     return f"{flag}: {path}" if flag else path
+
+
+def csv_separator(first: str) -> tuple[str, bool]:
+    """Return the separator of a .csv by its first line, and if that line only names it.
+
+    Excel writes `sep=;` there, or in many languages a header with semicolons.
+    """
+    header = first.rstrip("\r\n")
+    if named := _SEPARATOR.fullmatch(header):
+        return named[1], True
+    bare = _QUOTED.sub("", header)
+    return ";" if ";" in bare and "," not in bare else ",", False

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 _PUNCTUATION = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 _CHARACTER = re.compile("([\u4e00-\u9fa5])")
+_KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
 _LETTERS = re.compile(r"[A-Za-z]+|[^\W\d_]")  # a Latin word counts as one letter
 
 _OPENING = re.compile(r'(?:^|(?<=[ (\[{<]))"')
@@ -26,11 +27,11 @@ _ENDING = re.compile(r"(?<=[^\s'])(?:n't|'(?:s|m|d|ll|re|ve)?)(?=\s|$)")
 
 
 def is_chinese(text: str) -> bool:
-    """Return True if more than half of the text's letters are Chinese.
+    """Return True if more than half of the text's letters are Chinese, and none are Japanese.
 
     A Latin word counts as one letter.
     """
-    characters = len(_CHARACTER.findall(text))
+    characters = 0 if _KANA.search(text) else len(_CHARACTER.findall(text))
     return characters > 0 and 2 * characters > len(_LETTERS.findall(text))
 
 

@@ -3,10 +3,12 @@
 import collections
 import dataclasses
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
+from albert_tf.text.words import visible_part
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.tables import prodigy, table_files
 from finetuning.datasets.tables.part_files import find
@@ -119,8 +121,16 @@ def rows_of(
         yield (
             location,
             (cells[0], cells[1] if len(texts) > 1 else None),
-            cells[-1].strip() or None if label else None,
+            label_name(cells[-1]) or None if label else None,
         )
+
+
+def label_name(text: str) -> str:
+    """Return the name of a label in composed characters (NFC), without invisible ones at its ends.
+
+    Names that look the same are then the same label.
+    """
+    return unicodedata.normalize("NFC", visible_part(text)[1])
 
 
 def named(rows: table_files.Rows, column: str, several: bool = False) -> table_files.Rows:

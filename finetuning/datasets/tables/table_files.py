@@ -10,7 +10,6 @@ import csv
 import dataclasses
 import functools
 import itertools
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.outputs import new_text
-from albert_tf.runtime.files.text_files import lines_of
+from albert_tf.runtime.files.text_files import csv_separator, lines_of
 from finetuning.datasets.tables import json_files, prodigy
 from finetuning.datasets.tables.json_files import as_text, object_rows, only_item
 
@@ -27,8 +26,6 @@ Rows = Iterator[tuple[str, list[Any]]]  # `file:line`, cells: texts, but for unc
 _OTHER = {".tsv": (",", ".csv"), ".csv": ("\t", ".tsv")}  # what a file may be by mistake
 _ID = "id"  # the column
 _FIRST_ROWS = 5  # from which quoting is inferred
-_EXCEL = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # the line before the header
-_QUOTED = re.compile('"[^"]*"')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,13 +261,9 @@ def _csv(path: str) -> Records:
     """Yield the rows of a file whose first line may name the separator, as Excel's `sep=;`."""
     lines = lines_of(path)
     first = list(itertools.islice(lines, 1))
-    header = "".join(line for _, line in first).rstrip("\r\n")
-    if named := _EXCEL.fullmatch(header):
-        yield from _quoted(named[1], path, lines, 2)
-        return
-    bare = _QUOTED.sub("", header)
-    separator = ";" if ";" in bare and "," not in bare else ","
-    yield from _quoted(separator, path, itertools.chain(first, lines))
+    separator, is_named = csv_separator("".join(line for _, line in first))
+    rows = lines if is_named else itertools.chain(first, lines)
+    yield from _quoted(separator, path, rows, 2 if is_named else 1)
 
 
 def _quoted(

@@ -1,11 +1,10 @@
 """TF-IDF features of texts and of pairs of texts."""
 
-import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert_tf.tasks.examples import TextExample
-from albert_tf.text.words import word
+from albert_tf.text.words import folded, word
 
 
 def features_of(train: Sequence[TextExample], test: Sequence[TextExample]) -> tuple[Any, Any]:
@@ -40,11 +39,7 @@ def tf_idf(training: Sequence[str]) -> Callable[[Sequence[str]], Any]:
 
     tokens = rf"{word().pattern}|\S"  # words of any length, and punctuation marks
     return (
-        TfidfVectorizer(sublinear_tf=True, preprocessor=_composed, token_pattern=tokens)
+        TfidfVectorizer(sublinear_tf=True, preprocessor=folded, token_pattern=tokens)
         .fit(training)
         .transform
     )
-
-
-def _composed(text: str) -> str:
-    return unicodedata.normalize("NFC", text.lower())

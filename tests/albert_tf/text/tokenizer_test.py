@@ -151,6 +151,13 @@ def test_word_starts(published):
         assert not by_piece[piece], piece
 
 
+def test_a_piece_of_letters_alone_continues_a_word(tiny):
+    """In Google's code only if they are a-z; words in scripts without spaces are characters."""
+    starts = tiny.vocabulary.starts_word
+    assert not any(map(starts, ("ння", "ück", "ών", "ात", "ية", "-é")))
+    assert all(map(starts, ("▁ння", "東京", "한국", "ไทย", "2", "é2", "😀")))
+
+
 def test_the_characters_of_pieces_are_those_of_the_text(published):
     """Counted by hand: "▁the" is a space and three letters."""
     text = "the unaffable cat sat"

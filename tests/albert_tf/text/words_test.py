@@ -68,9 +68,13 @@ def test_spaces_and_zero_width_characters_are_invisible():
     [
         ("किताब पढ़ी", ["किताब", unicodedata.normalize("NFC", "पढ़ी")]),
         ("الْكِتَابُ", ["الْكِتَابُ"]),
-        ("In İstanbul!", ["in", "i̇stanbul"]),
+        ("In İstanbul, istanbul!", ["in", "istanbul", "istanbul"]),
+        ("ＴＯＫＹＯ ２０２０ ﬁnden", ["tokyo", "2020", "finden"]),
+        ("п'ять пʼять", ["п", "ять", "п", "ять"]),
+        ("東京都1区 ไทยดี", [*"東京都", "1", "区", *"ไทย", "ดี"]),
+        ("나는 간다", ["나는", "간다"]),
         ("_Emphasis_ of seq_length, a-b", ["emphasis", "of", "seq", "length", "a", "b"]),
-        ("cafe\u0301 Donau\u00addampfer 3½", ["caf\u00e9", "donaudampfer", "3½"]),
+        ("cafe\u0301 Donau\u00addampfer 3½", ["caf\u00e9", "donaudampfer", "31", "2"]),
         ("... ?!", []),
     ],
 )

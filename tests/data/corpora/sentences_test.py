@@ -27,6 +27,8 @@ CASES = {
     "list markers": ["1. Introduction to it.", "2. The rest."],
     "german": ["Er kam am 3. Mai an.", "Die z. B. Rosen blühten.", "»Ja.«", "Sie ging."],
     "french": ["« Oui. »", "Il part.", "« Non ! » dit-il.", "L'été fut long."],
+    "pronouns of one letter": ["Це зробив я.", "Потім пішов дощ.", "그가 산 것.", "나는 몰랐다."],
+    "greek": ["Τι κάνεις;", "Πού πας\u037e", "Είμαι καλά; όχι."],
     "russian": ["Он пришёл. и ещё раз ушёл.", "Так было!"],
     "korean": ["안녕하세요.", "저는 학생입니다.", "네!", "3.5도였다.", "그는 '네.'라고 했다."],
     "korean quotes": ["“어디 가니?” 라고 그가 물었다.", "“집에 가요.”", "김 씨(Dr. Kim)는 웃었다."],

@@ -150,6 +150,15 @@ def test_labels_that_differ_in_case_are_noted(task, tmp_path, capsys):
     assert "only in case are different labels: Good, good. If" in capsys.readouterr().out
 
 
+def test_labels_that_look_the_same_are_the_same(tmp_path):
+    """Composed or not, and with a mark of direction, as Excel writes it."""
+    rows = [("a", "für"), ("b", "fu\u0308r"), ("c", "\u200fموجب"), ("d", "موجب\u200f ")]
+    content = "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows)
+    data = TASK.read(write(tmp_path, train_tsv=content, dev_tsv=content))
+    assert data.task.labels == ("für", "موجب")
+    assert [example.label for example in data.train] == [0, 0, 1, 1]
+
+
 def test_a_list_is_no_label(tmp_path):
     source = write(tmp_path, train_jsonl='{"text": "x", "label": [0, 0, 1]}\n')
     with pytest.raises(
