@@ -6,8 +6,8 @@ documents have (--repeated_lines), paragraphs that share 8 words in a row with e
 last the documents that repeat an earlier one (--duplicates). The output folder has JSON lines for
 data.build, documents in their order, and report.md, with counts and examples of what was removed;
 it appears only when it is complete. The same corpus and options produce the same bytes. Memory is
-bounded: about 200 MB, 160 bytes a document for --duplicates=near, 64 MiB for --repeated_lines, and
-8 bytes for each run of 8 words of --held_out.
+bounded: about 200 MB, 160 bytes a document for --duplicates=near, 64 MiB or a 64th of the text for
+--repeated_lines, and 8 bytes for each run of 8 words of --held_out.
 
     python -m data.clean --corpus=html:'pages/*.html' --duplicates=near --repeated_lines=20 \
         --languages=en --output=artifacts/clean
@@ -111,7 +111,7 @@ def _documents(corpus: NumberedCorpus, name: str) -> Iterator[Document]:
 
 
 def _repeated_lines(corpus: NumberedCorpus, least: int) -> RepeatedLines:
-    repeated = RepeatedLines(least)
+    repeated = RepeatedLines(least, corpus_bytes(corpus.corpus, corpus.data_dir))
     repeated.estimate(map(_text_of, _documents(corpus, "repeated lines, 1 of 2")))
     repeated.count(map(_text_of, _documents(corpus, "repeated lines, 2 of 2")))
     return repeated

@@ -18,6 +18,7 @@ from data.building.workers import DEFAULT_SIZES, Sizes, map_in_order
 from data.corpora.corpus import Document
 from data.records.manifest import shard_name
 
+MAX_MARKS = 200
 SHARDS_PER_WORKER = 4  # for fewer, starting a process costs more than it saves
 _MARK = outputs.MARK + ".json"
 
@@ -74,13 +75,16 @@ def _spill(
     progress_of: type[Progress],
 ) -> _Mark:
     tally, spill = mark.tally, Spill(folder, mark.sizes, mark.records)
+    # A mark flushes each shard's file to the disk, so a build has at most about MAX_MARKS.
+    least = -(-text_bytes // (sizes.batch_characters * MAX_MARKS))
+    batches_per_mark = max(sizes.batches_per_mark, least)
     with spill, progress_of("bytes of text", text_bytes, tally.text_bytes) as progress:
         rest = islice(documents, tally.documents, None)
         results = cut_all(cutter, rest, num_workers, sizes.batch_characters)
         for number, (sequences, counted) in enumerate(results, start=1):
             spill.add(sequences)
             tally += counted
-            if number % sizes.batches_per_mark == 0:
+            if number % batches_per_mark == 0:
                 _write_mark(folder, spill, tally, is_complete=False)
             known = min(tally.text_bytes, text_bytes)  # the estimate may be too low
             progress.advance(known - progress.done, f"{tally.documents:,} documents")

@@ -34,7 +34,8 @@ class Sizes:
       shard_bytes: bytes of text whose records make one shard.
       worker_bytes: bytes of text per process; for less, starting it costs more than it saves.
       batch_characters: characters of text that are cut together.
-      batches_per_mark: batches that a rerun may have to repeat; by default about 64 MB of text.
+      batches_per_mark: batches that a rerun may have to repeat, or a 200th of the corpus if that is
+        more; by default about 64 MB of text.
     """
 
     shard_bytes: int = 16 * 2**20

@@ -6,20 +6,27 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-_CELLS = 2**24  # 64 MiB
+_CELLS = 2**24  # at least
+_BYTES_A_CELL = 256  # of text: a few lines, fewer than what is looked for
 
 
 class RepeatedLines:
     """The lines that at least `least` documents have, found in two passes over the texts.
 
     The first pass counts in cells that lines may share, and the second one exactly, but only the
-    lines whose cell has reached `least`. So memory is bounded: 64 MiB, and 100 bytes for each line
-    of the second pass. White space at the ends of a line does not count.
+    lines whose cell has reached `least`. So memory is bounded: 64 MiB or, if that is more, a 64th
+    of the text, and 100 bytes for each line of the second pass. White space at the ends of a line
+    does not count.
+
+    Args:
+      least: the documents that have a line that is repeated.
+      text_bytes: the size of all texts, about.
+      cells: the least number of cells.
     """
 
-    def __init__(self, least: int, cells: int = _CELLS) -> None:
+    def __init__(self, least: int, text_bytes: int = 0, cells: int = _CELLS) -> None:
         self._least = least
-        self._cells: np.ndarray = np.zeros(cells, np.uint32)
+        self._cells: np.ndarray = np.zeros(max(cells, text_bytes // _BYTES_A_CELL), np.uint32)
         self._counts = collections.Counter[int]()
 
     def estimate(self, texts: Iterable[str]) -> None:

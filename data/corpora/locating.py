@@ -43,7 +43,8 @@ def _files_by_suffix(pattern: str, data_dir: str | None = None) -> list[str]:
     if documents := [name for name in names if format_of(name) in DOCUMENTS]:
         raise InputError(f"--corpus: {unknown_suffix(documents[0])}")
     files = [name for name in names if format_of(name) in SUFFIXES or is_zip(name)]
-    if others := [name for name in names if name not in set(files)]:
+    known = set(files)
+    if others := [name for name in names if name not in known]:
         note_once(f"--corpus: files with other suffixes are left out: {listed(others, 5)}.")
     if not files:
         raise InputError(f"--corpus: {unknown_suffix(names[0])}")

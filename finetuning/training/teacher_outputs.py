@@ -130,13 +130,17 @@ def read_outputs(
 ) -> Iterator[tuple[list[Any], list[TeacherOutput]]]:
     """Yield (examples, their outputs) from `write_outputs`, at most CHUNK at a time."""
     for batch in _batches(folder):
-        texts, outputs, starts = (
-            tf.RaggedTensor.from_sparse(batch[name]) for name in ("text", "output", "starts")
-        )
+        texts, outputs, starts = (_rows(batch[name]) for name in ("text", "output", "starts"))
         yield (
-            [kind.of_texts(*(text.decode() for text in row.numpy())) for row in texts],
-            [TeacherOutput(o.numpy(), s.numpy()) for o, s in zip(outputs, starts, strict=True)],
+            [kind.of_texts(*(text.decode() for text in row)) for row in texts],
+            [TeacherOutput(*pair) for pair in zip(outputs, starts, strict=True)],
         )
+
+
+def _rows(values: tf.SparseTensor) -> list[np.ndarray]:
+    """Return the values of each row; tensors of rows would take a millisecond each."""
+    ragged = tf.RaggedTensor.from_sparse(values)
+    return np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])
 
 
 def _batches(folder: str) -> Iterator[dict[str, Any]]:

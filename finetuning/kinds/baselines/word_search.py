@@ -9,6 +9,7 @@ from albert_tf.tasks.embedding.kind import ranking
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.ranking.examples import RankingExample
 from albert_tf.tasks.ranking.kind import answer
+from albert_tf.training.progress import Progress
 from finetuning.datasets.dataset import Prediction
 from finetuning.kinds.baselines.bm25 import WordScorer, bm25
 from finetuning.kinds.baselines.text_features import tf_idf
@@ -54,10 +55,12 @@ def _ranked(
     corpus = searches[0].corpus
     scorer, rankings = prepare(corpus.texts), []
     step = max(1, _CELLS // len(corpus))
-    for begin in range(0, len(searches), step):
-        part = searches[begin : begin + step]
-        scores = scorer([search.first for search in part])
-        rankings += [{"ranking": ranking(*pair)} for pair in zip(part, scores, strict=True)]
+    with Progress("queries by words", len(searches)) as progress:
+        for begin in range(0, len(searches), step):
+            part = searches[begin : begin + step]
+            scores = scorer([search.first for search in part])
+            rankings += [{"ranking": ranking(*pair)} for pair in zip(part, scores, strict=True)]
+            progress.advance(len(part))
     return rankings
 
 
