@@ -10,7 +10,7 @@ pretrained encoder, such as a narrower one (--student). The teacher's outputs fo
 and for those of --texts are computed once and stored in OUTPUT/teacher as TFRecords. A .csv, .tsv,
 .jsonl, .json or .parquet file of --texts is a table with the column text, or text_a and text_b,
 such as the training table; any other file holds one text per line, or for pairs two texts separated
-by a tab.
+by a tab. Texts of the dev part are left out.
 The student is trained on the teacher's outputs, with the cross-entropy at --temperature, multiplied
 by the square of the temperature, or with the mean squared error of the logits. A regressor is
 always trained with the squared error. The thresholds of a multi-label classifier are the teacher's.
@@ -180,6 +180,7 @@ class _Distillation:
         self.reading = self.teacher.reading(options.task)
         source = source_of(self.dataset, options.data_dir, options.tfds, self.reading)
         self.data: Data = self.dataset.read(source)
+        self._dev_texts = {each.source for part in self.data.dev.values() for each in part}
         teaching = self.teacher.task_for(options.task, self.data.task)
         self.teacher.require_ended(options.unfinished)
         if not (options.student or self.teacher.has_layers):
@@ -228,7 +229,9 @@ class _Distillation:
         if self.options.texts:
             columns = self._kind.text_columns(self.reading.text_column, self.data.task.pair)
             for texts in teacher_outputs.examples_of(self.options.texts, columns):
-                yield self._kind.of_texts(*texts)
+                example = self._kind.of_texts(*texts)
+                if example.source not in self._dev_texts:
+                    yield example
 
     def student(self) -> TrainingSource:
         """Return the source of the student, which is trained on the teacher's outputs.

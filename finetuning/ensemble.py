@@ -170,7 +170,7 @@ class _Members:
             for path in self.paths:
                 member = load_predictor(path)
                 task = self._thresholds.common(member.task) if self._thresholds else member.task
-                key = (member.tokenizer.fingerprint, task)
+                key = (member.tokenizer.fingerprint, str(_of_features(task)))
                 if key not in vocabularies:
                     vocabularies[key] = self._kind.featurize(examples, member.tokenizer, task)
                     for note in notes_of(vocabularies[key], examples, member.tokenizer, path):
@@ -231,17 +231,14 @@ def _common_task(paths: Sequence[str]) -> tuple[Dataset, Any]:
 def _require_same_windows(paths: Sequence[str], tasks: Sequence[Any]) -> None:
     """Check that the members split texts alike and, for spans, propose equally many.
 
-    Otherwise their outputs cannot be averaged. Thresholds and temperatures are each member's own.
+    Otherwise their outputs cannot be averaged. Thresholds, temperatures, losses and what is counted
+    are each member's own.
 
     Raises:
       InputError: the members differ in vocabulary or task settings.
     """
-    thresholds = FINETUNING[tasks[0].kind].thresholds
-    ignored = dict.fromkeys(["logit_temperature", *([thresholds.key] if thresholds else [])])
     first, *others = [
-        settings.to_dict(task.replace(dropout=0.0))
-        | ignored
-        | {"vocabulary": load_tokenizer(path).fingerprint}
+        _of_features(task) | {"vocabulary": load_tokenizer(path).fingerprint}
         for path, task in zip(paths, tasks, strict=True)
     ]
     for path, other in zip(paths[1:], others, strict=True):
@@ -251,6 +248,14 @@ def _require_same_windows(paths: Sequence[str], tasks: Sequence[Any]) -> None:
                 f"and the same task settings. Received: {paths[0]} and {path}, which differ in "
                 f"{'; '.join(differing)}. Leave one out."
             )
+
+
+def _of_features(task: Any) -> dict[str, Any]:
+    """Return the settings of a task from which features may depend."""
+    kind = FINETUNING[task.kind]
+    own = {"dropout", "logit_temperature", "exit_losses", "loss", "contrast_temperature"}
+    own |= {*kind.counted, *([kind.thresholds.key] if kind.thresholds else [])}
+    return {name: value for name, value in settings.to_dict(task).items() if name not in own}
 
 
 def _check_data(paths: Sequence[str], data: Data) -> None:

@@ -89,8 +89,8 @@ def with_dev(
             return train, {name: read() for name, read in dev.items()}
         except InputNotFoundError as error:
             raise InputNotFoundError(
-                f"{error} Add it, or train with --dev_fraction=0.1, which uses a tenth of the "
-                "training examples as the dev part."
+                f"{error} Add it, or run finetuning.train with --dev_fraction=0.1, which uses a "
+                "tenth of the training examples as the dev part."
             ) from None
     for name, read in dev.items():
         with contextlib.suppress(InputNotFoundError):
@@ -137,7 +137,7 @@ def limited(source: Source, train: Sequence[Any]) -> Sequence[Any]:
     draws = [_draw(_content_of(example), "train") for example in train]
     chosen = sorted(range(len(train)), key=draws.__getitem__)[:limit]
     print(f"train: {len(chosen):,} of {len(train):,} examples (--max_train_examples={limit})")
-    return [train[row] for row in sorted(chosen)]
+    return _chosen(train, sorted(chosen))
 
 
 def read_part(dataset: Dataset, source: Source, part: str, task: TaskSettings) -> Sequence[Any]:
@@ -187,10 +187,16 @@ def split(
         chosen = [text in of_labels for text in texts]
     else:
         chosen = [_draw(text, purpose) < fraction for text in texts]
-    parts: tuple[list[Any], list[Any]] = ([], [])
-    for example, is_held_out in zip(examples, chosen, strict=True):
-        parts[is_held_out].append(example)
-    return parts
+    parts = [[row for row, is_out in enumerate(chosen) if is_out == x] for x in (False, True)]
+    return _chosen(examples, parts[0]), _chosen(examples, parts[1])
+
+
+def _chosen(examples: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+    """Return some examples, with their documents if they have some."""
+    chosen = [examples[row] for row in rows]
+    if isinstance(examples, InDocuments):
+        return InDocuments(chosen, [examples.documents[row] for row in rows])
+    return chosen
 
 
 def groups(examples: Sequence[Any]) -> list[int]:

@@ -1,6 +1,7 @@
 """Classifiers in fine-tuning."""
 
 import collections
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,11 +68,11 @@ class Classifier(TextKind[ClassifierSettings]):
         return ["## Classes", *mistakes.of_classes(task.labels, rows), *mistakes.worst(rows)]
 
     def check_training(self, config: Any, train: Features, replicas: int) -> None:
-        """Check that texts of each label can be told from others and be alike, if they should.
+        """Check that there are texts of each label to be alike, if they should.
 
         Raises:
-          ConfigError: the loss is `contrastive`, and there are texts of one label only, or one text
-            of a label, or a batch has no two pairs.
+          ConfigError: the loss is `contrastive`, and there are fewer than two texts of a label, or
+            a batch has no two pairs.
         """
         task, training = config.task, config.training
         if not task.is_contrastive:
@@ -79,17 +80,12 @@ class Classifier(TextKind[ClassifierSettings]):
         loss = f"`task.loss` {task.loss}"
         assert isinstance(train, TextFeatures)
         _, first = np.unique(train.example, return_index=True)  # of the windows of each text
-        labels, counts = np.unique(train.targets["label"][first], return_counts=True)
-        if len(labels) < 2:
+        counts = np.bincount(train.targets["label"][first], minlength=len(task.labels))
+        if lonely := [task.labels[label] for label in np.flatnonzero(counts < 2)]:
             raise ConfigError(
-                f"{loss} needs training texts of at least 2 labels. Received: only texts of "
-                f"{listed([task.labels[label] for label in labels])}. Add others, or use more of "
-                "them: --max_train_examples and --dev_fraction leave some out."
-            )
-        if lonely := [task.labels[label] for label in labels[counts < 2]]:
-            raise ConfigError(
-                f"{loss} needs at least 2 training texts of each label. Received: 1 of "
-                f"{listed(lonely)}. Add some, or set task.loss=cross_entropy."
+                f"{loss} needs at least 2 training texts of each label. Received: fewer of "
+                f"{listed(lonely)}. Add some, use more of them (--max_train_examples and "
+                "--dev_fraction leave some out), or set task.loss=cross_entropy."
             )
         if (size := training.batch_size // replicas) < 4 or size % 2:
             raise ConfigError(
@@ -117,7 +113,7 @@ class Classifier(TextKind[ClassifierSettings]):
         weights = None if training.class_weights == "none" else training.class_weights
         assert isinstance(train, TextFeatures)
         labels = np.asarray(train.targets["label"])
-        head = LogisticHead(model, vectors_of, labels, train.example, weights)
+        head = LogisticHead(model, vectors_of, labels, _texts_of(train), weights)
         print(
             f"As it is, the encoder's vectors have a cross-validation accuracy of "
             f"{head.accuracy:.1%} (logistic regression, C = {head.strength:g})",
@@ -159,3 +155,15 @@ class Classifier(TextKind[ClassifierSettings]):
             ]
 
         return predict
+
+
+def _texts_of(features: TextFeatures) -> np.ndarray:
+    """Return the number of each unit's text, int64 [N]; texts of the same pieces have the same."""
+    sequences, numbers = features.sequences, dict[bytes, int]()
+    units: np.ndarray = np.append(
+        np.flatnonzero(np.diff(features.example, prepend=-1)), len(sequences)
+    )
+    begins = np.append(0, np.cumsum(sequences.lengths, dtype=np.int64))[units]
+    parts = [sequences.ids[a:b].tobytes() for a, b in itertools.pairwise(begins)]
+    texts = [numbers.setdefault(part, len(numbers)) for part in parts]
+    return np.repeat(np.array(texts, np.int64), np.diff(units))

@@ -9,7 +9,6 @@ from albert_tf.tasks.task_model import TaskModel
 
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0)  # scikit-learn's C
 FOLDS = 5
-_ABSENT = -1e4  # the logit of a label without training texts
 
 
 class LogisticHead:
@@ -22,7 +21,7 @@ class LogisticHead:
       model: the classifier, with its initial weights.
       vectors_of: a function from the classifier to the vectors of the training texts, or of their
         windows, [N, H].
-      labels: the labels of these texts, int [N].
+      labels: the labels of these texts, int [N]; each of the classifier occurs.
       text_of: the text that each of them is a part of, int [N]; no text is in two folds.
       class_weights: as scikit-learn's `class_weight`.
     """
@@ -48,10 +47,7 @@ class LogisticHead:
         weights, bias = regression.coef_, regression.intercept_
         if len(weights) == 1:  # of two labels, scikit-learn has the difference
             weights, bias = (np.concatenate([-x / 2, x / 2]) for x in (weights, bias))
-        kernel, biases = (np.zeros(x.shape, np.float32) for x in model.head.get_weights())
-        biases[:] = _ABSENT
-        kernel[:, regression.classes_], biases[regression.classes_] = weights.T, bias
-        model.head.set_weights([kernel, biases])
+        model.head.set_weights([weights.T, bias])
 
     def _cross_validated(self, vectors: np.ndarray, strength: float) -> tuple[float, float]:
         """Return the mean log loss and the accuracy on folds that were left out."""
@@ -74,9 +70,8 @@ class LogisticHead:
             cv=divide(min(FOLDS, fewest), shuffle=True, random_state=0),
             method="predict_proba",
         )
-        _, places = np.unique(self._labels, return_inverse=True)
-        right = np.take_along_axis(probabilities, places[:, np.newaxis], axis=1)
-        accuracy = float(np.mean(probabilities.argmax(1) == places))
+        right = np.take_along_axis(probabilities, self._labels[:, np.newaxis], axis=1)
+        accuracy = float(np.mean(probabilities.argmax(1) == self._labels))
         weights = compute_sample_weight(self._class_weights, self._labels)
         losses = -np.log(np.maximum(right[:, 0], 1e-12))
         return float(np.average(losses, weights=weights)), accuracy

@@ -17,9 +17,10 @@ from finetuning.kinds.registry import FINETUNING
 
 
 def fingerprint(data: Data) -> str:
-    """Return 16 hex digits that change with any example."""
+    """Return 16 hex digits that change with any example, and with the part that it is in."""
     digest = hashlib.sha256()
-    for part in (data.train, *data.dev.values()):
+    for name, part in {"train": data.train, **data.dev}.items():
+        digest.update(f"{name} {len(part)}".encode())
         for example in part:
             fields = [field.name for field in dataclasses.fields(example) if field.compare]
             digest.update(repr(tuple(getattr(example, name) for name in fields)).encode())

@@ -43,6 +43,11 @@ def require_probabilities(kind: str, examples: Sequence[Any]) -> None:
 def calibrate(model: TaskModel, logits: np.ndarray, features: Any) -> None:
     """Set the temperature of a model that is best for the targets of `features`."""
     chosen = best_temperature(model, logits, features)
+    if not 1.1 * _RANGE[0] < chosen < _RANGE[1] / 1.1:
+        print(
+            f"note: the temperature {chosen:g} is at the end of its range: the dev examples are "
+            "too few, or the outputs say nothing of their labels."
+        )
     model.task = model.task.replace(logit_temperature=chosen)
     model.divide_logits(chosen)
 

@@ -121,7 +121,7 @@ class Finetuner:
         loss = source.loss(config.task) if source.loss else None
         with devices.precision_policy(config.training.precision):
             model = compiled(config, plan, lambda: source.model(config), self.strategy, loss)
-        count = len(train) if source.train else len(self.data.train)
+        count = sum(1 for _ in source.examples()) if source.train else len(self.data.train)
         self._announce(config, count, plan)
         if dry_run:
             print(json.dumps(run_config, indent=1))

@@ -283,6 +283,9 @@ def test_the_output_and_the_teacher_are_checked_first(
 def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path, capsys):
     texts = tmp_path / "texts.txt"
     texts.write_text("pear saw\nmelon\n" + "红 楼\n" * 20, encoding="utf-8")
+    of_dev = pathlib.Path(fruit, "dev.tsv").read_text().splitlines()[1].split("\t")[0]
+    with open(texts, "a") as file:
+        file.write(f"{of_dev}\n")  # is left out
     options = DistillOptions(
         str(tuned / "seed-0"),
         "text_classification",

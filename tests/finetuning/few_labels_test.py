@@ -16,6 +16,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_task_model, predict
 from albert_tf.tasks.texts import featurize_texts
 from albert_tf.text.tokenizer import load_tokenizer
+from finetuning.kinds.classifier import _texts_of
 from finetuning.kinds.logistic_head import STRENGTHS, LogisticHead
 from finetuning.train import FinetuneOptions, main
 
@@ -99,20 +100,17 @@ def test_an_interrupted_run_is_resumed(run: RunDir, start: str, fruit: str, tmp_
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_a_label_without_training_texts_is_not_predicted(run: RunDir):
-    """As if all of its texts were held out; of two labels, the head has both."""
-    texts = [TextExample(text, label=i % 2 * 2) for i, text in enumerate(["apple", "saw"] * 4)]
-    tokenizer = load_tokenizer(run.path)
-    task = load_task_model(run.path).task.replace(labels=("fruit", "other", "tool"))
-    model = SequenceClassifier(load_encoder(run.path), task).create_weights()
-    features = featurize_texts(texts, tokenizer, task)
-    labels = features.targets["label"]
-    vectors_of = lambda model: predict(model.text_vectors(), features, 4)  # noqa: E731
-    head = LogisticHead(model, vectors_of, labels, features.example)
-    head(model)
-    assert (predict(model, features, 4).argmax(1) == labels).all()
-    assert head.accuracy == 1.0
-    assert predict(model, features, 4)[:, 1].max() == -1e4
+def test_equal_texts_are_in_one_fold(run: RunDir):
+    """Their windows too. A text that is the beginning of another one is another text."""
+    task = load_task_model(run.path).task.replace(long_texts="mean", seq_length=6)
+    texts = ["apple", "saw hammer file saw hammer", "apple", "saw hammer file saw hammer", "saw"]
+    examples = [TextExample(text, label=0) for text in texts]
+    features = featurize_texts(examples, load_tokenizer(run.path), task)
+    numbers = _texts_of(features)
+    assert len(features) > len(texts) and len(numbers) == len(features)
+    _, first = np.unique(features.example, return_index=True)
+    assert numbers[first].tolist() == [0, 1, 0, 1, 2]
+    assert (numbers == numbers[first][features.example]).all()
 
 
 def test_a_balanced_head_is_that_of_balanced_weights(run: RunDir):
@@ -149,15 +147,16 @@ def test_a_label_with_one_text_is_refused(start: str, tmp_path: pathlib.Path):
     with pytest.raises(ConfigError) as caught:
         few(tmp_path / "run", start, data, "task.seq_length=8", "task.long_texts=mean")
     assert str(caught.value) == (
-        "`task.loss` contrastive needs at least 2 training texts of each label. Received: 1 of b. "
-        "Add some, or set task.loss=cross_entropy."
+        "`task.loss` contrastive needs at least 2 training texts of each label. Received: fewer of "
+        "b. Add some, use more of them (--max_train_examples and --dev_fraction leave some out), "
+        "or set task.loss=cross_entropy."
     )
     assert not (tmp_path / "run").exists()
 
 
-def test_one_label_is_refused(start: str, tmp_path: pathlib.Path):
+def test_a_label_without_texts_is_refused(start: str, tmp_path: pathlib.Path):
     data = table(tmp_path / "data", {"a": 40, "b": 2})
-    with pytest.raises(ConfigError, match="of at least 2 labels. Received: only texts of a"):
+    with pytest.raises(ConfigError, match="texts of each label. Received: fewer of b"):
         few(tmp_path / "run", start, data, max_train_examples=2)
     assert not (tmp_path / "run").exists()
 

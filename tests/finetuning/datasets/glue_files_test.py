@@ -30,7 +30,7 @@ class TestOfficialFilesOfMrpc:
             "no file dev.tsv (or the same with .gz, .bz2, .xz, .zst, .zip)",
             "the rows of msr_paraphrase_train.txt whose ids are in https://",
             "mrpc_dev_ids.tsv",
-            "or train with --dev_fraction=0.1",
+            "or run finetuning.train with --dev_fraction=0.1",
         )
         assert all(word in str(error.value) for word in words), error.value
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.ranking.examples import RankingExample
@@ -23,6 +24,7 @@ from finetuning.datasets.embeddings.teacher_vectors import StoredVector, VectorS
 from finetuning.datasets.selection import (
     Connected,
     InDocuments,
+    groups,
     limited,
     read_part,
     split,
@@ -140,6 +142,27 @@ def test_documents_stay_whole(capsys):
     assert capsys.readouterr().out == said
 
 
+def test_what_is_chosen_keeps_its_documents():
+    """So that cross-validation on it does not divide them."""
+    examples = in_documents(10)
+    rest, held_out = split(examples, 0.3)
+    chosen = limited(source(max_train_examples=len(examples) - 1), examples)
+    for some in (rest, held_out, chosen):
+        wanted = [examples.documents[examples.index(example)] for example in some]
+        assert some.documents == wanted
+    assert len(set(groups(chosen))) == 10
+
+
+def test_ids_of_a_part_that_was_held_out_come_back(tmp_path: pathlib.Path):
+    rows = "".join(f"q{i},text {i},{'ab'[i % 2]}\n" for i in range(20))
+    (tmp_path / "train.csv").write_text(f"id,text,label\n{rows}")
+    task = ClassifierSettings(labels=("a", "b"))
+    folder = Source(str(tmp_path), reading=Reading(dev_fraction=0.3))
+    found = read_part(DATASETS["text_classification"], folder, "dev", task)
+    assert len(found) == 6
+    assert all(example.first == f"text {example.id[1:]}" for example in found)
+
+
 def test_few_documents_are_divided(capsys):
     train, dev = with_dev(source(dev_fraction=0.3), in_documents(4), {"dev": absent})
     assert (train, dev["dev"]) == split(list(in_documents(4)), 0.3)
@@ -183,7 +206,12 @@ def test_a_dev_part_is_used_or_made(capsys):
 @pytest.mark.parametrize(
     ("fraction", "train", "dev", "words"),
     [
-        (0.0, TEXTS, {"dev": absent}, r"no file dev\.tsv\. Add it, or train with --dev_fraction="),
+        (
+            0.0,
+            TEXTS,
+            {"dev": absent},
+            r"no file dev\.tsv\. Add it, or run finetuning.train with",
+        ),
         (0.1, TEXTS, {"dev": lambda: TEXTS[:5]}, r"without a dev part.* 0.1, .* 5 examples in dev"),
         (0.1, TEXTS, {"a": absent, "b": lambda: TEXTS[:5]}, "5 examples in b. Leave it out"),
         (1e-9, TEXTS, {"dev": absent}, r"in both parts. Received: 1e-09, .* 0 of 1,000 training"),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import Example, TextExample
 from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
@@ -18,6 +19,7 @@ from finetuning.reporting.report import (
     at_default,
     baselines_of,
     empty_note,
+    fingerprint,
     line,
     result_of,
     scores_if_known,
@@ -257,3 +259,11 @@ def test_rare_labels_that_a_resample_lacks_do_not_count():
         DATASETS["multi_label"], predictions, examples
     )
     assert errors == pytest.approx(dict.fromkeys(errors, 0.0), abs=1e-12) and len(errors) == 3
+
+
+def test_a_fingerprint_changes_with_the_part_of_an_example():
+    texts = [TextExample(f"text {i}", label=0) for i in range(4)]
+    task = ClassifierSettings(labels=("a", "b"))
+    found = {fingerprint(Data(task, texts[:cut], {"dev": texts[cut:]})) for cut in (1, 2, 3)}
+    assert len(found) == 3
+    assert fingerprint(Data(task, texts[:1], {"test": texts[1:]})) not in found
