@@ -34,7 +34,8 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
     """
 
     def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
-        super().__init__(config, **kwargs)
+        # Keras would cast ids that are given as floats, as by Input without a dtype, to bfloat16.
+        super().__init__(config, **{"autocast": False} | kwargs)
         self.unroll = unroll
 
     def layers_in_order(self) -> tuple[tf_keras.layers.Layer, ...]:

@@ -106,10 +106,7 @@ class AlbertEncoder(ConfiguredModel):
             raise ValueError(
                 f"`num_layers` must be from 1 to {config.num_layers}. Received: {num_layers}."
             )
-        if not training or config.hidden_dropout == config.attention_dropout == 0.0:
-            dropout_key = None
-        elif dropout_key is None:
-            dropout_key = common.new_dropout_key()
+        dropout_key = common.dropout_key_of(config, dropout_key, training)
         embeddings_key, stack_key = (common.fold_in(dropout_key, number) for number in range(2))
         x = self.embeddings.run(ops, inputs, embeddings_key, training)  # [B, S, H]
         mask = additive_mask(inputs["input_mask"])
@@ -203,12 +200,13 @@ def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None
     limit = config.max_positions
     if words[1] is None:
         length = tf.shape(inputs["input_word_ids"])[1]
+        tf.debugging.assert_positive(length, "sequences must have at least one piece.")
         tf.debugging.assert_less_equal(
             length, limit, f"sequences must not be longer than `max_positions`, {limit}."
         )
-    elif words[1] > limit:
+    elif not 1 <= words[1] <= limit:
         raise ValueError(
-            "sequences must not be longer than `max_positions`. "
+            "sequences must not be empty or longer than `max_positions`. "
             f"Received: {words[1]} pieces, max_positions={limit}."
         )
     for name in INPUTS[1:]:

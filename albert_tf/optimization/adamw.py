@@ -48,6 +48,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
                 "`weight_decay` would decay all variables once more. Pass `weight_decay_rate`, "
                 "which spares those of `exclude`."
             )
+        if isinstance(exclude, str):
+            raise ValueError(f"`exclude` must be a list of patterns. Received: {exclude!r}.")
         # By default, tf_keras compiles each variable's update as an XLA program on a GPU.
         super().__init__(name=name, **{"jit_compile": False} | kwargs)
         self._learning_rate = self._build_learning_rate(learning_rate)
@@ -62,7 +64,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
             return
         super().build(var_list)
         self._m = [self.add_variable_from_reference(v, "m") for v in var_list]
-        self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
+        self._v = [
+            self.add_variable_from_reference(v, "v") if self.has_v(v) else None for v in var_list
+        ]
         self._built = True
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
@@ -89,8 +93,16 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     def is_excluded(self, variable: tf.Variable) -> bool:
         """Return True if the variable gets no weight decay (and, in LAMB, no trust ratio)."""
-        name = re.sub(r"/replica_\d+", "", variable.name)  # a mirrored variable's copy
-        return any(re.search(pattern, name) for pattern in self.exclude)
+        return any(re.search(pattern, self.name_of(variable)) for pattern in self.exclude)
+
+    def has_v(self, variable: tf.Variable) -> bool:
+        """Return True if the update of a variable depends on v."""
+        return True
+
+    @staticmethod
+    def name_of(variable: tf.Variable) -> str:
+        """Return the name of a variable, also of its copy on a replica."""
+        return re.sub(r"/replica_\d+", "", variable.name)
 
     def get_config(self) -> dict[str, object]:
         """Return the arguments of the constructor."""

@@ -60,7 +60,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         kernels: str = "auto",
         **kwargs: Any,
     ) -> None:
-        super().__init__(**{"dtype": encoder.dtype_policy} | kwargs)
+        super().__init__(**{"dtype": encoder.dtype_policy, "autocast": False} | kwargs)
         if self.dtype_policy.name != encoder.dtype_policy.name:
             raise ValueError(
                 f"`dtype` of {type(self).__name__} must be its encoder's, "
@@ -104,6 +104,11 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         model = cls(encoder, task, **values).create_weights()
         freeze_layers(model, frozen)
         return model
+
+    def load_weights(self, *args: Any, **kwargs: Any) -> Any:
+        """Load weights as Keras does, into weights that are created first if necessary."""
+        self.create_weights()
+        return super().load_weights(*args, **kwargs)
 
     def build_from_config(self, config: Mapping[str, Any]) -> None:
         """Create every weight; `config` is not needed."""
@@ -175,6 +180,8 @@ class TaskModel(PolicyMixin, tf_keras.Model):
             return [tf.convert_to_tensor(gradient) for gradient, _ in known]
 
         gradients = accumulated(of_part, batch, key, count)
+        with tf.init_scope():  # with all weights, as Keras builds it to load its variables
+            self.optimizer.build(self.trainable_variables)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return self.get_metrics_result()
 

@@ -9,10 +9,20 @@ from albert_tf.models.layers import common
 
 
 def split_batch(batch: Any, parts: int) -> Any:
-    """Reshape a structure of [B, ...] to [parts, B / parts, ...]; `parts` must divide B."""
+    """Reshape a structure of [B, ...] to [parts, B / parts, ...]; `parts` must divide B.
+
+    Raises:
+      InvalidArgumentError: it does not.
+    """
+    message = (
+        f"`accumulation_steps`, {parts}, must divide the batch of a replica. Drop the last, "
+        "smaller batch: batch(size, drop_remainder=True)."
+    )
 
     def split(values: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(values, [parts, -1, *common.shape_of(values)[1:]])
+        size, *rest = common.shape_of(values)
+        tf.debugging.assert_equal(size % parts, 0, message)
+        return tf.reshape(values, [parts, -1, *rest])
 
     return tf.nest.map_structure(split, batch)
 

@@ -1,6 +1,6 @@
 """The operations for training on a CPU."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -9,6 +9,15 @@ from albert_tf.models.kernels.fused import FusedKernels
 from albert_tf.models.kernels.interface import Hidden, Kernels
 from albert_tf.models.kernels.xla import Programs
 from albert_tf.runtime import devices
+
+
+@tf.custom_gradient  # bits have none
+def _to_bfloat16(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+    bits, half = tf.bitcast(x, tf.uint32), tf.constant(16, tf.uint32)
+    odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, half), tf.constant(1, tf.uint32))
+    rounded = bits + (odd + tf.constant(0x7FFF, tf.uint32))  # half to even
+    rounded = tf.bitcast(tf.cast(tf.bitwise.right_shift(rounded, half), tf.uint16), tf.bfloat16)
+    return rounded, lambda upstream: tf.cast(upstream, tf.float32)
 
 
 class CpuPrograms(Programs):
@@ -28,10 +37,7 @@ class CpuPrograms(Programs):
         """
         if dtype != tf.bfloat16:
             return tf.cast(x, dtype)
-        bits, half = tf.bitcast(x, tf.uint32), tf.constant(16, tf.uint32)
-        odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, half), tf.constant(1, tf.uint32))
-        rounded = bits + (odd + tf.constant(0x7FFF, tf.uint32))  # half to even
-        return tf.bitcast(tf.cast(tf.bitwise.right_shift(rounded, half), tf.uint16), dtype)
+        return _to_bfloat16(x)
 
     def row_sums(self, x: tf.Tensor) -> tf.Tensor:
         """Compute `Programs.row_sums`; XLA takes longer for a sum along rows than for a product."""

@@ -40,7 +40,7 @@ class Packing:
         padded = tf.where(size < SMALLEST, size, tf.minimum((count // step + 1) * step, size))
         # The real positions in order, then the padded ones.
         order = tf.argsort(tf.cast(~real, tf.int32), stable=True)
-        first_padded = order[tf.minimum(count, size - 1)]
+        first_padded = tf.pad(order, [[0, 1]])[count]  # a replica's batch may be empty
         is_left_over = tf.range(padded) >= count
         rows = tf.where(is_left_over, first_padded, order[:padded])
         positions = tf.where(real, tf.cumsum(tf.cast(real, tf.int32)) - 1, padded - 1)

@@ -76,7 +76,8 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         training: bool = False,
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
-        weights, dropout_key = self.weight_tensors(PLAIN), dropout_key if training else None
+        weights = self.weight_tensors(PLAIN)
+        dropout_key = common.dropout_key_of(self.config, dropout_key, training)
         hidden = self.compute(PLAIN, weights, PLAIN.enter(x), mask, dropout_key)
         return PLAIN.leave(hidden, common.shape_of(x)[:2])
 

@@ -126,6 +126,15 @@ def fold_in(dropout_key: DropoutKey | None, number: int | tf.Tensor) -> DropoutK
     return tf.concat([words, dropout_key[2:]], 0)
 
 
+def dropout_key_of(
+    config: AlbertConfig, key: DropoutKey | None, training: bool
+) -> DropoutKey | None:
+    """Return the key of a call: None if it drops nothing, a new one if it was given none."""
+    if not training or config.hidden_dropout == config.attention_dropout == 0.0:
+        return None
+    return new_dropout_key() if key is None else key
+
+
 def new_dropout_key() -> DropoutKey:
     """Return a random key for a call without one, as in `fit`; it follows `tf.random.set_seed`."""
     return tf.random.uniform([2], minval=0, maxval=2**31 - 1, dtype=tf.int32)

@@ -53,6 +53,7 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
         training: bool = False,
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
+        dropout_key = common.dropout_key_of(self.config, dropout_key, training)
         return self.run(PLAIN, inputs, dropout_key, training)
 
     def run(

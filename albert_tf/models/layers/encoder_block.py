@@ -65,7 +65,7 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
         weights = self.attention.weight_tensors(PLAIN), self.feed_forward.weight_tensors()
-        dropout_key = dropout_key if training else None
+        dropout_key = common.dropout_key_of(self.config, dropout_key, training)
         hidden = self.compute(PLAIN, *weights, PLAIN.enter(x), mask, dropout_key)
         return PLAIN.leave(hidden, common.shape_of(x)[:2])
 

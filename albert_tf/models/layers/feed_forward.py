@@ -54,7 +54,8 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
         self, x: tf.Tensor, dropout_key: common.DropoutKey | None = None, training: bool = False
     ) -> tf.Tensor:
         """Apply the layer; see the class for shapes."""
-        weights, dropout_key = self.weight_tensors(), dropout_key if training else None
+        weights = self.weight_tensors()
+        dropout_key = common.dropout_key_of(self.config, dropout_key, training)
         hidden = self.compute(PLAIN, weights, PLAIN.enter(x), dropout_key)
         return PLAIN.leave(hidden, common.shape_of(x)[:2])
 

@@ -87,6 +87,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         first_only: bool = False,
     ) -> list[tf.Tensor]:
         """Apply the layers; see the class for shapes and arguments."""
+        dropout_key = common.dropout_key_of(self.config, dropout_key, training)
         return self.run(PLAIN, x, mask, dropout_key, training, num_layers, first_only)
 
     def run(

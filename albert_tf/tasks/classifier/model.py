@@ -120,6 +120,14 @@ class SequenceClassifier(TaskModel):
             pooled = tf.stack([self.encoder.pool(layer) for layer in layers], axis=1)  # [B, L, H]
         return self.head(common.dropout(pooled, self.task.dropout, key))
 
+    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """Compute the loss of `evaluate` and of validation data: of the training's outputs."""
+        if not self.task.is_contrastive:
+            return super().test_step(data)
+        inputs, targets, weights = tf_keras.utils.unpack_x_y_sample_weight(data)
+        self.compute_loss(inputs, targets, self.text_vectors()(inputs), weights)
+        return self.compute_metrics(inputs, targets, self(inputs), weights)
+
     @staticmethod
     def mean(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Return the means [B, H] of [B, S, H] where the mask [B, S] is 1, of length 1."""

@@ -122,24 +122,38 @@ class EmbeddingModel(TaskModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the vectors; see the class for shapes."""
+        return self._outputs(inputs, training, training)
+
+    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """Compute the loss of `evaluate` and of validation data, as in training but for dropout."""
+        inputs, targets, weights = tf_keras.utils.unpack_x_y_sample_weight(data)
+        outputs = self._outputs(inputs, training=False, for_loss=True)
+        self.compute_loss(inputs, targets, outputs, weights)
+        return self.compute_metrics(inputs, targets, outputs, weights)
+
+    def _outputs(
+        self, inputs: Mapping[str, tf.Tensor], training: bool, for_loss: bool
+    ) -> tf.Tensor:
         ids = {name: inputs[name] for name in INPUTS}
-        if training and self.task.loss == "simcse":
+        if for_loss and self.task.loss == "simcse":
             ids = {name: tf.stack([value, value], axis=1) for name, value in ids.items()}
         if ids["input_mask"].shape.rank == 2:
-            return self._vectors(ids, training)
+            return self._vectors(ids, training, for_loss)
         # The graph of `predict` that has seen both ranks knows neither.
         is_known = ids["input_mask"].shape.rank == 3
         shape = (common.shape_of if is_known else tf.shape)(ids["input_mask"])
         flat = {name: tf.reshape(value, [-1, shape[-1]]) for name, value in ids.items()}  # [B P, S]
-        vectors = self._vectors(flat, training)
+        vectors = self._vectors(flat, training, for_loss)
         if is_known:
-            return tf.reshape(vectors, [-1, shape[1], self.dimension])
-        return tf.reshape(vectors, tf.concat([shape[:-1], [self.dimension]], 0))
+            return tf.reshape(vectors, [-1, shape[1], vectors.shape[-1]])
+        return tf.reshape(vectors, tf.concat([shape[:-1], vectors.shape[-1:]], 0))
 
-    def _vectors(self, inputs: Mapping[str, tf.Tensor], training: bool) -> tf.Tensor:
+    def _vectors(
+        self, inputs: Mapping[str, tf.Tensor], training: bool, for_loss: bool
+    ) -> tf.Tensor:
         outputs, key = self.encode(inputs, training, pooled_only=self.task.pooling == "cls")
         vectors = self.projected(outputs, inputs["input_mask"], key)
-        is_raw = training and self.task.loss == "teacher_squared"
+        is_raw = for_loss and self.task.loss == "teacher_squared"
         return vectors if is_raw else common.normalized(vectors)
 
     def projected(

@@ -193,8 +193,8 @@ class FillMask:
         sees a window around the first mask; masks outside the window have an empty list.
 
         Raises:
-          InputError: `texts` is a single string or a table, or contains other values than strings,
-            or no text has a mask.
+          InputError: `texts` is a single string or a table, or contains other values than strings
+            and bytes, or no text has a mask.
         """
         given = list_of((str, bytes), texts, "texts must be a list of strings.")
         texts = [t.decode(errors="replace") if isinstance(t, bytes) else t for t in given]
