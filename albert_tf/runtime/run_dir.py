@@ -40,83 +40,46 @@ _SHOWN = 8  # differing keys in a message
 class RunDir:
     """The folder of a run.
 
-    It contains config.json (the resolved configuration), environment.json, metrics.jsonl,
-    tensorboard/, checkpoints/, plots/, evaluations/, tokenizer/ and result.json. result.json is
-    written last and marks the run as complete. Pretraining adds best/ (a run folder of the best
-    weights), export/ and skipped.jsonl. Fine-tuning adds predictions/, README.md and, until the run
-    is complete, training/.
+    result.json is written last and marks the run as complete. Only pretraining writes best/ (itself
+    a run folder), export/ and skipped.jsonl; only fine-tuning predictions/, README.md and, until
+    the run is complete, training/.
+
+    Attributes:
+      path: the folder.
+      config_path: the file of the resolved configuration.
+      environment_path: the file of the versions and the command that began the run.
+      metrics_path: the file of the metrics, one JSON object per line.
+      tensorboard_path: the folder of the TensorBoard summaries.
+      checkpoints_path: the folder of the `tf.train.Checkpoint` files.
+      plots_path: the folder of the PNG files.
+      tokenizer_path: the folder of the tokenizer that made the run's data.
+      best_path: the best weights on held-out records: config.json, tokenizer/ and checkpoints/.
+      training_path: the folder of an unfinished fine-tuning: weights and optimizer at the last
+        evaluation.
+      card_path: the file of the model card of a fine-tuned run.
+      export_path: the folder of SavedModels of the encoder, one subfolder per step.
+      skipped_path: the file of skipped steps and their batches' records, one JSON object per line.
+      result_path: the file that a complete run writes last.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.config_path = self._join("config.json")
+        self.environment_path = self._join("environment.json")
+        self.metrics_path = self._join("metrics.jsonl")
+        self.tensorboard_path = self._join("tensorboard")
+        self.checkpoints_path = self._join("checkpoints")
+        self.plots_path = self._join("plots")
+        self.tokenizer_path = self._join("tokenizer")
+        self.best_path = self._join("best")
+        self.training_path = self._join("training")
+        self.card_path = self._join("README.md")
+        self.export_path = self._join("export")
+        self.skipped_path = self._join("skipped.jsonl")
+        self.result_path = self._join("result.json")
 
     def _join(self, name: str) -> str:
         return os.path.join(self.path, name)
-
-    @property
-    def config_path(self) -> str:
-        """The file of the resolved configuration."""
-        return self._join("config.json")
-
-    @property
-    def environment_path(self) -> str:
-        """The file of the versions and the command that began the run."""
-        return self._join("environment.json")
-
-    @property
-    def metrics_path(self) -> str:
-        """The file of the metrics, one JSON object per line."""
-        return self._join("metrics.jsonl")
-
-    @property
-    def tensorboard_path(self) -> str:
-        """The folder of the TensorBoard summaries."""
-        return self._join("tensorboard")
-
-    @property
-    def checkpoints_path(self) -> str:
-        """The folder of the `tf.train.Checkpoint` files."""
-        return self._join("checkpoints")
-
-    @property
-    def plots_path(self) -> str:
-        """The folder of the PNG files."""
-        return self._join("plots")
-
-    @property
-    def tokenizer_path(self) -> str:
-        """The folder of the tokenizer that made the run's data."""
-        return self._join("tokenizer")
-
-    @property
-    def best_path(self) -> str:
-        """The best weights on held-out records: config.json, tokenizer/ and checkpoints/."""
-        return self._join("best")
-
-    @property
-    def training_path(self) -> str:
-        """The folder of an unfinished fine-tuning: weights and optimizer at the last evaluation."""
-        return self._join("training")
-
-    @property
-    def card_path(self) -> str:
-        """The file of the model card of a fine-tuned run."""
-        return self._join("README.md")
-
-    @property
-    def export_path(self) -> str:
-        """The folder of SavedModels of the encoder, one subfolder per step."""
-        return self._join("export")
-
-    @property
-    def skipped_path(self) -> str:
-        """The file of skipped steps and their batches' records, one JSON object per line."""
-        return self._join("skipped.jsonl")
-
-    @property
-    def result_path(self) -> str:
-        """The file that a complete run writes last."""
-        return self._join("result.json")
 
     def evaluation_path(self, name: str) -> str:
         """Return the file for the metrics on the dataset `name`, after creating its folder."""
