@@ -253,6 +253,18 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         return self
 
 
+class TemperedLoss(tf_keras.losses.Loss):
+    """A loss of cosines or logits, which it divides by a temperature."""
+
+    def __init__(self, temperature: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.temperature = temperature
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return super().get_config() | {"temperature": self.temperature}
+
+
 def head_dense(units: int, name: str, **kwargs: Any) -> tf_keras.layers.Dense:
     """Return a float32 dense layer for a head.
 

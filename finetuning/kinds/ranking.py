@@ -206,8 +206,8 @@ class OrderLoss(tf_keras.losses.Loss):
     `y_true` and `y_pred` are scores [B, N]; those of `y_pred` are `ABSENT` where none was read.
     """
 
-    def __init__(self, temperature: float | None, name: str = "order", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(self, temperature: float | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.temperature = temperature
 
     def get_config(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import tf_keras
 
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
+from albert_tf.tasks.task_model import TemperedLoss
 from albert_tf.tasks.texts import TextSettingsT
 from finetuning.datasets.tables.own_tables import PAIR, SINGLE
 from finetuning.kinds.kind import (
@@ -90,19 +91,11 @@ def student_loss(loss: str, temperature: float) -> tf_keras.losses.Loss:
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class SoftCrossEntropy(tf_keras.losses.Loss):
+class SoftCrossEntropy(TemperedLoss):
     """T^2 times the cross-entropy of the student's softmax(logits / T) with the teacher's.
 
     See Hinton et al. 2015.
     """
-
-    def __init__(self, temperature: float, name: str = "soft_cross_entropy", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        self.temperature = temperature
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return super().get_config() | {"temperature": self.temperature}
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Return the loss of each example; `y_true` and `y_pred` are logits."""

@@ -131,14 +131,8 @@ class PerWordLoss(tf_keras.losses.Loss):
     S <= T.
     """
 
-    def __init__(
-        self,
-        loss: tf_keras.losses.Loss,
-        words_per_window: float,
-        name: str = "of_words",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(self, loss: tf_keras.losses.Loss, words_per_window: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.loss, self.words_per_window = loss, words_per_window
 
     def get_config(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.kind import POOLINGS
-from albert_tf.tasks.task_model import TaskModel, head_dense
+from albert_tf.tasks.task_model import TaskModel, TemperedLoss, head_dense
 from albert_tf.tasks.task_settings import require_labels
 from albert_tf.tasks.texts import TextSettings
 
@@ -164,7 +164,7 @@ class _TextVectors(tf_keras.Model):
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class SupervisedContrastive(tf_keras.losses.Loss):
+class SupervisedContrastive(TemperedLoss):
     """The supervised contrastive loss (arXiv 2004.11362, equation 2).
 
     The loss of a text is the mean, over the others of its label in the batch, of the cross-entropy
@@ -172,16 +172,6 @@ class SupervisedContrastive(tf_keras.losses.Loss):
 
     `y_true`: labels, int [B]. `y_pred`: vectors of length 1, [B, D]. Loss: [B].
     """
-
-    def __init__(
-        self, temperature: float, name: str = "supervised_contrastive", **kwargs: Any
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.temperature = temperature
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return super().get_config() | {"temperature": self.temperature}
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Return the loss of each text."""

@@ -10,24 +10,13 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers.common import normalized
+from albert_tf.tasks.task_model import TemperedLoss
 
 _EXCLUDED = -1e9  # a similarity that counts as none
 
 
-class _Tempered(tf_keras.losses.Loss):
-    """A loss of cosines that are divided by a temperature."""
-
-    def __init__(self, temperature: float, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.temperature = temperature
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return super().get_config() | {"temperature": self.temperature}
-
-
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class InBatchNegatives(_Tempered):
+class InBatchNegatives(TemperedLoss):
     """InfoNCE: each first text must find its second one among those of the whole batch.
 
     The loss of a row is the cross-entropy of the softmax over cosine / temperature. The candidates
@@ -40,14 +29,8 @@ class InBatchNegatives(_Tempered):
     number. If it is [B], it is that of all P texts. `y_pred`: vectors [B, P, D]. Loss: [B].
     """
 
-    def __init__(
-        self,
-        temperature: float,
-        symmetric: bool = False,
-        name: str = "in_batch_negatives",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(temperature, name=name, **kwargs)
+    def __init__(self, temperature: float, symmetric: bool = False, **kwargs: Any) -> None:
+        super().__init__(temperature, **kwargs)
         self.symmetric = symmetric
 
     def get_config(self) -> dict[str, Any]:
@@ -107,8 +90,8 @@ class CosineError(tf_keras.losses.Loss):
     vectors [B, 2, D]. Loss: [B].
     """
 
-    def __init__(self, low: float, high: float, name: str = "cosine_error", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(self, low: float, high: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.low, self.high = low, high
 
     def get_config(self) -> dict[str, Any]:
@@ -124,15 +107,12 @@ class CosineError(tf_keras.losses.Loss):
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class CoSENT(_Tempered):
+class CoSENT(TemperedLoss):
     """A loss of the order of scored pairs: log(1 + sum of exp((cos_j - cos_i) / temperature)).
 
     The sum is over all i and j in the batch of which i has the higher score. `y_true`: scores [B].
     `y_pred`: vectors [B, 2, D]. Loss: [B], the same for each pair.
     """
-
-    def __init__(self, temperature: float, name: str = "cosent", **kwargs: Any) -> None:
-        super().__init__(temperature, name=name, **kwargs)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Return the loss of the batch, for each pair."""
@@ -150,9 +130,6 @@ class TeacherCosine(tf_keras.losses.Loss):
     `y_true` and `y_pred`: vectors [B, D]. Loss: [B].
     """
 
-    def __init__(self, name: str = "teacher_cosine", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Return the loss of each text."""
         wanted = normalized(tf.cast(y_true, tf.float32))
@@ -165,9 +142,6 @@ class TeacherSquared(tf_keras.losses.Loss):
 
     `y_true` and `y_pred`: vectors [B, D]. Loss: [B].
     """
-
-    def __init__(self, name: str = "teacher_squared", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Return the loss of each text."""

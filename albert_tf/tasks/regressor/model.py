@@ -70,8 +70,8 @@ class SequenceRegressor(TaskModel):
 class SquaredError(tf_keras.losses.Loss):
     """The loss ((target - output) / scale)^2, of [B]."""
 
-    def __init__(self, scale: float, name: str = "squared_error", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(self, scale: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.scale = scale
 
     def get_config(self) -> dict[str, Any]:

@@ -124,10 +124,8 @@ class TokenCrossEntropy(tf_keras.losses.Loss):
     Targets are int [B, T], `IGNORED` where there is no word; logits are [B, S, tags], S <= T.
     """
 
-    def __init__(
-        self, words_per_window: float, name: str = "token_cross_entropy", **kwargs: Any
-    ) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(self, words_per_window: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.words_per_window = words_per_window
 
     def get_config(self) -> dict[str, Any]:
