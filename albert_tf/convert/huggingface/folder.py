@@ -164,7 +164,7 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
     tensors = huggingface_weights.read(path)
     if not any(name.startswith("albert.") for name in tensors):  # saved from a bare AlbertModel
         tensors = {f"albert.{name}": value for name, value in tensors.items()}
-    tensors |= huggingface_task.tensors_in(path, task)
+    tensors |= huggingface_task.class_of(task).tensors_in(path)
     ignored = (*_BUFFERS, *policy.ignore)
     if policy.ignores(HEAD):
         ignored += huggingface_task.HEADS
@@ -209,7 +209,7 @@ def write(bundle: Bundle, folder: str) -> None:
     """Write a folder that `from_pretrained` loads without missing or unexpected keys."""
     task = bundle.task
     tensors = from_ours(bundle.config, bundle.weights, task)
-    for name, content in huggingface_task.files(task, tensors).items():
+    for name, content in huggingface_task.class_of(task).files(task, tensors).items():
         os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
         outputs.write_bytes(os.path.join(folder, name), content)
     huggingface_weights.write(tensors, folder)
@@ -286,6 +286,5 @@ def to_ours(
                 "hidden_size, but is not."
             )
     policy = huggingface_task.mismatch_policy(policy, task)
-    return dict(
-        huggingface_task.to_ours(NAMING.to_ours(config, weights, policy, source, task), task)
-    )
+    ours = NAMING.to_ours(config, weights, policy, source, task)
+    return dict(huggingface_task.class_of(task).to_ours(ours, task))

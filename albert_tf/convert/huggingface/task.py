@@ -9,8 +9,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from albert_tf.convert.bundle import HEAD, OPTIONAL, MismatchPolicy, Weights
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
@@ -23,12 +21,14 @@ from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
 SECTION = "albert_tf_task"
 # kind -> its class
 CLASSES = {name: kind.transformers for name, kind in KINDS.items() if kind.transformers}
+PRETRAINED = TransformersHead[Any]("AlbertForPreTraining", "")
 HEADS = (*dict.fromkeys(f"{head.layer}." for head in CLASSES.values()),)  # weights' prefixes
 _WITHOUT_HEAD = "drop its head with --ignore=head --allow_missing=mlm_head,pair_head."
 
 
-def _class_of(task: TaskSettings | None) -> TransformersHead | None:
-    return None if task is None else CLASSES[task.kind]
+def class_of(task: TaskSettings | None) -> TransformersHead[Any]:
+    """Return the class of a fine-tuned model, or that of a pretrained one."""
+    return PRETRAINED if task is None else CLASSES[task.kind]
 
 
 def check(task: TaskSettings | None) -> list[str]:
@@ -163,8 +163,7 @@ def in_our_order(
 
     `run_ner.py` of transformers sorts its tags: all B before all I, and O last.
     """
-    head = _class_of(task)
-    if task is None or head is None or not head.label_counts:
+    if not (head := class_of(task)).label_counts:
         return tensors
     labels, ours = _labels(values, source), head.labels(task)
     if {*labels} != {*ours}:  # a number's label has any name
@@ -231,36 +230,16 @@ def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
     return tuple(str(numbered[key]) for key in keys)
 
 
-def tensors_in(folder: str, task: TaskSettings | None) -> Weights:
-    """Return the tensors of a task in other files of a folder than that of the weights."""
-    head = _class_of(task)
-    return {} if head is None else head.tensors_in(folder)
-
-
-def files(task: TaskSettings | None, tensors: dict[str, np.ndarray]) -> dict[str, bytes]:
-    """Return the other files of a folder by path; the tensors in them leave `tensors`."""
-    head = _class_of(task)
-    return {} if head is None else head.files(task, tensors)
-
-
 def mismatch_policy(policy: MismatchPolicy, task: TaskSettings | None) -> MismatchPolicy:
     """Return `policy`, which also allows a pooler to be missing that the kind does not use."""
-    head = _class_of(task)
-    if head is None or head.has_pooler:
+    if class_of(task).has_pooler:
         return policy
     return dataclasses.replace(policy, allow_missing=(*policy.allow_missing, "pooler"))
 
 
 def from_ours(weights: Weights, task: TaskSettings | None) -> Weights:
     """Return our weights for their class, without a pooler if it has none."""
-    if (head := _class_of(task)) is None:
-        return weights
+    head = class_of(task)
     if not head.has_pooler:
         weights = {n: v for n, v in weights.items() if not n.startswith(OPTIONAL["pooler"])}
     return head.to_theirs(weights, task)
-
-
-def to_ours(weights: Weights, task: TaskSettings | None) -> Weights:
-    """Invert `from_ours`."""
-    head = _class_of(task)
-    return weights if head is None else head.to_ours(weights, task)
