@@ -147,11 +147,13 @@ def _export(model: Model, folder: str, precision: str, format: str = "saved_mode
     import tensorflow as tf
 
     from albert_tf.export.constant_stack import use_constants
-    from albert_tf.export.onnx import write_onnx
+    from albert_tf.export.format import Request
+    from albert_tf.export.onnx import Onnx
     from albert_tf.models.config import AlbertConfig
     from albert_tf.models.encoder import AlbertEncoder
     from albert_tf.runtime import settings
     from albert_tf.runtime.devices import precision_policy
+    from albert_tf.runtime.run_dir import RunDir
     from albert_tf.tasks.kind import ExportSettings
     from albert_tf.tasks.kinds import KINDS
     from albert_tf.text.tokenizer import load_tokenizer
@@ -173,10 +175,9 @@ def _export(model: Model, folder: str, precision: str, format: str = "saved_mode
             return
     with tempfile.TemporaryDirectory() as run:
         sections = {"model": settings.to_dict(config), "task": settings.to_dict(task)}
-        path = os.path.join(run, "config.json")
-        with open(path, "w", encoding="utf-8") as file:
+        with open(RunDir(run).config_path, "w", encoding="utf-8") as file:
             json.dump(sections, file)
-        write_onnx(kind, network, folder, tokenizer, path)
+        Onnx().write(network, Request(kind, RunDir(run), tokenizer, ExportSettings()), folder)
 
 
 def main(name: str, preset: str, tokenizer: str, seq_length: str, folder: str, cores: str) -> None:

@@ -2,6 +2,8 @@
 
 import abc
 import dataclasses
+import os
+import shutil
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -21,15 +23,20 @@ class Request:
       tokenizer: the run's tokenizer.
       values: the settings that the kind takes.
       quantization: the type of the weights.
-      seq_length: the option of the command.
+      seq_length: of LiteRT's texts; None: any.
     """
 
     export: Export
     run: RunDir
     tokenizer: Tokenizer
     values: ExportSettings
-    quantization: str
-    seq_length: int | None
+    quantization: str = "none"
+    seq_length: int | None = None
+
+    def write_beside(self, folder: str) -> None:
+        """Write what a model of ids needs beside it: tokenizer/ and the run's config.json."""
+        self.tokenizer.save(os.path.join(folder, "tokenizer"))
+        shutil.copyfile(self.run.config_path, os.path.join(folder, "config.json"))
 
 
 class Format(abc.ABC):

@@ -5,7 +5,6 @@ built with `unroll=False`, so that its layers are a loop.
 """
 
 import os
-import shutil
 
 import tensorflow as tf
 
@@ -15,7 +14,6 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.tasks.kind import Export
-from albert_tf.text.tokenizer import Tokenizer
 
 _LEAST = 3  # positions: [CLS] and a [SEP] after each of two texts
 
@@ -38,56 +36,27 @@ class LiteRT(Format):
         return request.export.module(model, request.tokenizer, request.values)
 
     def write(self, built: ServedModule, request: Request, folder: str) -> None:
-        """Write what `write_litert` does."""
-        write_litert(
-            built,
-            folder,
-            request.tokenizer,
-            request.run.config_path,
-            request.quantization,
-            request.seq_length,
-        )
+        """Write model.tflite, tokenizer/ and config.json.
 
-
-def write_litert(
-    module: ServedModule,
-    folder: str,
-    tokenizer: Tokenizer,
-    config_path: str,
-    quantization: str = "none",
-    seq_length: int | None = None,
-) -> None:
-    """Write model.tflite, tokenizer/ and config.json.
-
-    The model is the module's signature `tokens` without its string outputs. It takes the encoder's
-    inputs, int32 [B, S], and keeps the signature's names. It uses only LiteRT's built-in
-    operations. The folder appears only when it is complete.
-
-    Args:
-      module: the module to convert.
-      folder: a new or empty folder.
-      tokenizer: the model's tokenizer.
-      config_path: the run's config.json, which is copied.
-      quantization: type of the weights: none (float32), float16 or int8. With int8, activations are
-        quantized at run time and multiplied in integers (LiteRT's dynamic range quantization).
-      seq_length: S, with B = 1, for accelerators that need one fixed shape. By default B is any
-        size, and S any up to the model's positions.
-
-    Raises:
-      InputError: `seq_length` is out of range, or `folder` exists and is not empty or cannot be
-        written.
-    """
-    longest = AlbertConfig.from_json(config_path).max_positions
-    if seq_length is not None and not _LEAST <= seq_length <= longest:
-        raise InputError(
-            f"--seq_length must be between {_LEAST} and {longest}, the model's `max_positions`. "
-            f"Received: {seq_length}."
-        )
-    with outputs.new_folder(folder) as work:
-        with open(os.path.join(work, LiteRT.file), "wb") as file:
-            file.write(_converted(_tokens(module, seq_length, longest), quantization))
-        tokenizer.save(os.path.join(work, "tokenizer"))
-        shutil.copyfile(config_path, os.path.join(work, "config.json"))
+        The model is the module's signature `tokens` without its string outputs. It takes the
+        encoder's inputs, int32 [B, S], and keeps the signature's names. It uses only LiteRT's
+        built-in operations. With int8, activations are quantized at run time and multiplied in
+        integers (LiteRT's dynamic range quantization). `request.seq_length` is S, with B = 1, for
+        accelerators that need one fixed shape. By default B is any size, and S any up to the
+        model's positions.
+        """
+        seq_length = request.seq_length
+        longest = AlbertConfig.from_json(request.run.config_path).max_positions
+        if seq_length is not None and not _LEAST <= seq_length <= longest:
+            raise InputError(
+                f"--seq_length must be between {_LEAST} and {longest}, the model's "
+                f"`max_positions`. Received: {seq_length}."
+            )
+        with outputs.new_folder(folder) as work:
+            with open(os.path.join(work, self.file), "wb") as file:
+                function = _tokens(built, seq_length, longest)
+                file.write(_converted(function, request.quantization))
+            request.write_beside(work)
 
 
 def _tokens(

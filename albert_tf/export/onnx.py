@@ -1,7 +1,6 @@
 """Models of every kind as ONNX: the inputs and outputs of their exports' signature `tokens`."""
 
 import os
-import shutil
 from typing import Any
 
 from albert_tf.export.format import Format, Request
@@ -10,7 +9,6 @@ from albert_tf.graph.onnx.graph import Graph, import_onnx
 from albert_tf.graph.onnx.int8_graph import Int8Graph
 from albert_tf.runtime.files import outputs
 from albert_tf.tasks.kind import Export, ExportSettings
-from albert_tf.text.tokenizer import Tokenizer
 
 _GRAPHS = {"none": Graph, "int8": Int8Graph}
 DEFAULTS = ExportSettings()
@@ -37,49 +35,13 @@ class Onnx(Format):
         return request.export.load(request.run.path)
 
     def write(self, built: Any, request: Request, folder: str) -> None:
-        """Write what `write_onnx` does."""
-        write_onnx(
-            request.export,
-            built,
-            folder,
-            request.tokenizer,
-            request.run.config_path,
-            request.values,
-            request.quantization,
-        )
-
-
-def write_onnx(
-    export: Export,
-    model: Any,
-    folder: str,
-    tokenizer: Tokenizer,
-    config_path: str,
-    values: ExportSettings = DEFAULTS,
-    quantization: str = "none",
-) -> None:
-    """Write model.onnx, tokenizer/ and config.json; see `onnx_model`.
-
-    The folder appears only when it is complete.
-
-    Args:
-      export: see `onnx_model`, also for `model`, `values` and `quantization`.
-      model: see above.
-      folder: a new or empty folder.
-      tokenizer: the model's tokenizer.
-      config_path: the run's config.json, which is copied.
-      values: see above.
-      quantization: see above.
-
-    Raises:
-      InputError: the package onnx is missing, or `folder` exists and is not empty.
-    """
-    content = onnx_model(export, model, values, quantization).SerializeToString()
-    with outputs.new_folder(folder) as partial:
-        with open(os.path.join(partial, Onnx.file), "wb") as file:
-            file.write(content)
-        tokenizer.save(os.path.join(partial, "tokenizer"))
-        shutil.copyfile(config_path, os.path.join(partial, "config.json"))
+        """Write model.onnx, tokenizer/ and config.json; see `onnx_model`."""
+        model = onnx_model(request.export, built, request.values, request.quantization)
+        content = model.SerializeToString()
+        with outputs.new_folder(folder) as partial:
+            with open(os.path.join(partial, self.file), "wb") as file:
+                file.write(content)
+            request.write_beside(partial)
 
 
 def onnx_model(

@@ -11,15 +11,18 @@ import pytest
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from albert_tf.export.litert import write_litert
+from albert_tf.export.format import Request
+from albert_tf.export.litert import LiteRT
 from albert_tf.graph.signatures import IDS
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.kind import ExportSettings
+from albert_tf.tasks.kinds import EXPORTS, KINDS
 from albert_tf.tasks.predictor import predict
 from albert_tf.text.tokenizer import load_tokenizer
 
@@ -66,15 +69,15 @@ def rolled(model):
 
 @pytest.fixture(scope="module")
 def write(small_tokenizer, tmp_path_factory):
-    """(module, model config, task, options of `write_litert`) -> the folder written."""
+    """(module, model config, task, options of `Request`) -> the folder written."""
 
     def write(module, config, task=None, **options):
         folder = tmp_path_factory.mktemp("litert")
         sections = {"model": config.__dict__} | ({"task": task.__dict__} if task else {})
         (folder / "config.json").write_text(json.dumps(sections))
-        write_litert(
-            module, str(folder / "1"), small_tokenizer, str(folder / "config.json"), **options
-        )
+        run = RunDir(str(folder))
+        request = Request(EXPORTS["encoder"], run, small_tokenizer, ExportSettings(), **options)
+        LiteRT().write(module, request, str(folder / "1"))
         return folder / "1"
 
     return write
@@ -270,7 +273,7 @@ class TestRefusals:
         (tmp_path / "1").mkdir()
         (tmp_path / "1" / "theirs").touch()
         with pytest.raises(InputError, match="--output"):
-            write_litert(
-                self.Textual(), str(tmp_path / "1"), small_tokenizer, str(tmp_path / "config.json")
-            )
+            run = RunDir(str(tmp_path))
+            request = Request(EXPORTS["encoder"], run, small_tokenizer, ExportSettings())
+            LiteRT().write(self.Textual(), request, str(tmp_path / "1"))
         assert os.listdir(tmp_path / "1") == ["theirs"]
