@@ -37,11 +37,11 @@ class SpanGraph:
     def _allowed(self, types: str) -> str:
         """Return bool [B, S], as `allowed_positions` does."""
         graph = self._graph
-        axis, one = self._constant([1]), self._constant([1])
-        end = self._constant([np.iinfo(np.int64).max])
+        axis, one = graph.constant([1]), graph.constant([1])
+        end = graph.constant([np.iinfo(np.int64).max])
         is_second = graph.op("Cast", types, to=9)  # bool
         rest = graph.op("Slice", is_second, one, end, axis)
-        first = graph.op("Slice", is_second, self._constant([0]), one, axis)
+        first = graph.op("Slice", is_second, graph.constant([0]), one, axis)
         false = graph.op("And", first, graph.op("Not", first))  # [B, 1]
         follower = graph.op("Concat", rest, false, axis=1)
         context = graph.op("Slice", graph.op("And", is_second, follower), one, end, axis)
@@ -56,19 +56,19 @@ class SpanGraph:
         )
         size = graph.size(end, 1)
         positions = graph.op(
-            "Range", self._scalar(0), graph.axes("Squeeze", size, 0), self._scalar(1)
+            "Range", graph.constant(0), graph.axes("Squeeze", size, 0), graph.constant(1)
         )
-        is_cls = graph.op("Equal", positions, self._constant([0]))
+        is_cls = graph.op("Equal", positions, graph.constant([0]))
         start = graph.op("Where", is_cls, self._never(), start)
-        padded = graph.op("Pad", end, self._constant([0, 0, 0, longest - 1]), self._never())
-        shifts = self._constant([list(range(longest))])
+        padded = graph.op("Pad", end, graph.constant([0, 0, 0, longest - 1]), self._never())
+        shifts = graph.constant([list(range(longest))])
         index = graph.op("Add", graph.axes("Unsqueeze", positions, 1), shifts)  # [S, longest]
         ends = graph.op("Gather", padded, index, axis=1)  # [B, S, longest]
         scores = graph.op("Add", graph.axes("Unsqueeze", start, 2), ends)
-        flat = graph.reshape(scores, -1, graph.op("Mul", size, self._constant([longest])))
+        flat = graph.reshape(scores, -1, graph.op("Mul", size, graph.constant([longest])))
         score, flat_index = self._top_k(flat, head.n_best)
-        first = graph.op("Div", flat_index, self._constant([longest]))
-        last = graph.op("Add", first, graph.op("Mod", flat_index, self._constant([longest])))
+        first = graph.op("Div", flat_index, graph.constant([longest]))
+        last = graph.op("Add", first, graph.op("Mod", flat_index, graph.constant([longest])))
         return {"start": self._int32(first), "end": self._int32(last), "score": score}
 
     def _joint(self, head: JointHead, hidden: str, allowed: str) -> Outputs:
@@ -110,7 +110,7 @@ class SpanGraph:
         graph, layer = self._graph, head.answer_class
         shares = graph.axes("Unsqueeze", graph.op("Softmax", start, axis=-1), 1)  # [B, 1, S]
         summary = graph.axes("Squeeze", graph.op("MatMul", shares, hidden), 1)
-        cls = graph.op("Gather", hidden, self._scalar(0), axis=1)
+        cls = graph.op("Gather", hidden, graph.constant(0), axis=1)
         x = graph.op("Concat", summary, cls, axis=-1)
         x = graph.op("Tanh", self._encoder.affine(x, "head/answer/dense_0", layer.dense_0))
         return graph.axes("Squeeze", self._encoder.affine(x, "head/answer/out", layer.dense_1), 1)
@@ -120,21 +120,15 @@ class SpanGraph:
         graph = self._graph
         size = graph.op("Shape", scores, start=-1)
         low = graph.constant(-np.inf, np.float32)
-        padded = graph.op("Pad", scores, self._constant([0, count]), low, self._constant([-1]))
-        values, indices = graph.ops("TopK", [padded, self._constant([count])], 2, axis=-1)
-        return values, graph.op("Min", indices, graph.op("Sub", size, self._constant([1])))
+        padded = graph.op("Pad", scores, graph.constant([0, count]), low, graph.constant([-1]))
+        values, indices = graph.ops("TopK", [padded, graph.constant([count])], 2, axis=-1)
+        return values, graph.op("Min", indices, graph.op("Sub", size, graph.constant([1])))
 
     def _where(self, allowed: str, logits: str) -> str:
         return self._graph.op("Where", allowed, logits, self._never())
 
     def _never(self) -> str:
         return self._graph.constant(NEVER, np.float32)
-
-    def _constant(self, values: list) -> str:
-        return self._graph.constant(values)
-
-    def _scalar(self, value: int) -> str:
-        return self._graph.constant(value)
 
     def _int32(self, value: str) -> str:
         return self._graph.op("Cast", value, to=6)
