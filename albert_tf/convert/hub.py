@@ -17,14 +17,14 @@ import tensorflow as tf
 
 from albert_tf.convert.bundle import Bundle, MismatchPolicy, Weights
 from albert_tf.convert.naming import Naming
-from albert_tf.convert.native import variable
+from albert_tf.convert.native import tokenizer_in, variable
 from albert_tf.models.checkpoints import is_saved_model, readable
 from albert_tf.models.config import ACTIVATIONS, EXTRAS, AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.normalization import Normalization
-from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 Batch: TypeAlias = Mapping[str, tf.Tensor]  # the inputs of an AlbertPretrainer
 TOLERANCE = 1e-4  # the largest accepted difference from the module's outputs
@@ -245,10 +245,7 @@ def _tokenizer(module: Any, path: str) -> Tokenizer | None:
             file = os.path.join(path, "assets", os.path.basename(asset))
             with open(file, "rb") as stream:
                 return Tokenizer(stream.read(), _normalization(module), source=f"{file!r}")
-    try:
-        return load_tokenizer(path)
-    except InputNotFoundError:
-        return None
+    return tokenizer_in(path)
 
 
 def _normalization(module: Any) -> Normalization | None:

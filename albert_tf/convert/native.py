@@ -63,7 +63,7 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
     evaluated_with: dict[str, Any] = {
         key: values[key] for key in ("objective", "masking") if key in values
     }
-    return Bundle(config, weights, _tokenizer(path), task, evaluated_with=evaluated_with)
+    return Bundle(config, weights, tokenizer_in(path), task, evaluated_with=evaluated_with)
 
 
 def _naming(config: AlbertConfig, task: TaskSettings | None) -> Naming:
@@ -145,7 +145,8 @@ def variable(model: object, name: str) -> Any:
     return functools.reduce(child, name.split("/"), model)
 
 
-def _tokenizer(path: str) -> Tokenizer | None:
+def tokenizer_in(path: str) -> Tokenizer | None:
+    """Return the tokenizer of a model, None if it has none."""
     try:
         return load_tokenizer(path)
     except InputNotFoundError:
