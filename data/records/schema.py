@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data.records.writer import BYTES, INTEGERS, entry_head, varint
+from albert_tf.text.sentencepiece_model import varint
+from data.records.writer import BYTES, INTEGERS, entry_head
 
 if TYPE_CHECKING:
     import tensorflow as tf

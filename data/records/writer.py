@@ -15,19 +15,12 @@ from collections.abc import Iterable
 import google_crc32c
 import numpy as np
 
+from albert_tf.text.sentencepiece_model import varint
+
 INTEGERS, FLOATS, BYTES = b"\x1a", b"\x12", b"\n"
 
 
 @functools.lru_cache(2**12)
-def varint(number: int) -> bytes:
-    """Return the varint of a non-negative number: 7 bits per byte, the lowest first."""
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
-
-
 def entry_head(name: str, kind: bytes, size: int) -> bytes:
     """Return the bytes of a map entry that precede the `size` bytes of the feature's value."""
     values = b"\n" + varint(size)
