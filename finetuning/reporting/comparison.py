@@ -20,15 +20,13 @@ def measured(path: str, dataset: Dataset, examples: Sequence[Any]) -> dict[str, 
     """Return a run's scores, parameters, and examples/s in batches of 32 on one device."""
     predictor = load_predictor(path)
     kind = KINDS[predictor.task.kind]
-    features = kind.featurize(examples, predictor.tokenizer, predictor.task)
-    predictions = predict(predictor.model, features, 32)
+    answers, _ = predictor.answer(examples, 32)
     sample = kind.featurize(examples[:_TIMED], predictor.tokenizer, predictor.task)
     seconds = []
     for _ in range(_ROUNDS):
         start = time.perf_counter()
         predict(predictor.model, sample, 32)
         seconds.append(time.perf_counter() - start)
-    answers = kind.decode(predictions, features, examples, predictor.task)
     return scored(dataset, FINETUNING[predictor.task.kind], answers, examples) | {
         "parameters": predictor.model.count_params(),
         "layers": predictor.model.encoder.config.num_layers,
