@@ -40,13 +40,14 @@ from albert_tf.runtime.files import outputs
 from albert_tf.runtime.report_text import percent_with_error
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import tokenizer_of_model
+from albert_tf.training.progress import Progress
 from albert_tf.training.step import num_parts
 from data.objectives.registry import OBJECTIVES
 from data.pipeline.batches import Records
 from data.records.manifest import COMPACT, tokenizer_of
 from pretraining.evaluation import minimal_pairs
 from pretraining.evaluation.heldout import check_records, note_overlap
-from pretraining.evaluation.intrinsic import evaluate
+from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
 from pretraining.evaluation.piece_kinds import KINDS
 from pretraining.loop.config import PretrainConfig
@@ -116,11 +117,9 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
     records = Records.open(options.data) if options.data else None
     pairs = read_minimal_pairs(options.minimal_pairs) if options.minimal_pairs else []
     require_heads(run.path)
-    model_config = load_config(run.path)
+    shape = load_config(run.path)
     config = config_of(run, records, options.set) if records else None
-    tokenizer = (
-        tokenizer_of_model(run.path, options.tokenizer, model_config.vocab_size) if pairs else None
-    )
+    tokenizer = tokenizer_of_model(run.path, options.tokenizer, shape.vocab_size) if pairs else None
     is_run = "records" in run.config()
     if options.output:
         outputs.require_file(options.output, "--output")
@@ -132,7 +131,7 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
             [f"{records.manifest.num_records:,} sequences from {options.data}"] if records else []
         )
         asked += [f"{len(pairs):,} minimal pairs from {options.minimal_pairs}"] if pairs else []
-        size = f"{model_config.param_count():,} parameters"
+        size = f"{shape.param_count():,} parameters"
         print(f"{run.path} ({size}) on {' and '.join(asked)}")
         return
     note_unfinished(run.path)
@@ -150,7 +149,7 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
     if records and config:
         with records.damage_as_input_error():
             pieces, replicas = tokenizer_of(options.data), strategy.num_replicas_in_sync
-            figures = evaluate(
+            evaluator = Evaluator(
                 model,
                 records,
                 config,
@@ -159,6 +158,8 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
                 strategy=strategy,
                 tokenizer=pieces,
             )
+            with Progress("sequences", evaluator.num_sequences) as progress:
+                figures = evaluator.run(progress.advance)
         figures |= {"data": options.data, "records": records.manifest.identity()}
         figures |= {"trained_only": True} if options.trained_only else {}
         if records.manifest.layout == COMPACT:

@@ -11,7 +11,6 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.text.tokenizer import Tokenizer
-from albert_tf.training.progress import Progress
 from albert_tf.training.step import num_parts, parallel_parts, split_batch
 from data.objectives.pair_objective import NoPairs, PairObjective
 from data.objectives.registry import OBJECTIVES
@@ -204,30 +203,6 @@ class Evaluator:
         scores = {kind: probe.score() for kind, probe in probes.items()}
         known = {kind: score for kind, score in scores.items() if score}
         return columns, np.concatenate(documents), targets, known
-
-
-def evaluate(
-    model: AlbertPretrainer,
-    records: Records,
-    config: PretrainConfig,
-    batch_size: int,
-    *,
-    trained_only: bool = False,
-    strategy: tf.distribute.Strategy | None = None,
-    tokenizer: Tokenizer | None = None,
-) -> dict[str, Any]:
-    """Return the metrics of one `Evaluator.run`, with a progress bar."""
-    evaluator = Evaluator(
-        model,
-        records,
-        config,
-        batch_size,
-        trained_only=trained_only,
-        strategy=strategy,
-        tokenizer=tokenizer,
-    )
-    with Progress("sequences", evaluator.num_sequences) as progress:
-        return evaluator.run(progress.advance)
 
 
 def _forward(

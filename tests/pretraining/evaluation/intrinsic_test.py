@@ -19,7 +19,7 @@ from data.objectives.registry import ObjectiveConfig
 from data.objectives.sentence_order import SentenceOrder
 from data.pipeline.batches import Records, evaluation_batches
 from pretraining.evaluation import piece_kinds
-from pretraining.evaluation.intrinsic import Evaluator, evaluate
+from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.evaluation.piece_kinds import KINDS, position_ranges
 from pretraining.evaluation.probe import Halves
 from pretraining.loop.config import PretrainConfig
@@ -95,7 +95,7 @@ def result(records: Records, targets: np.ndarray) -> dict[str, Any]:
     tokenizer = cast(Tokenizer, types.SimpleNamespace(num_characters=np.arange(VOCABULARY)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(piece_kinds, "FIRST_RANGE", 8)
-        return evaluate(Oracle(piece=piece), records, config(), 32, tokenizer=tokenizer)
+        return Evaluator(Oracle(piece=piece), records, config(), 32, tokenizer=tokenizer).run()
 
 
 def over_documents(right: np.ndarray) -> float:
@@ -126,7 +126,7 @@ def test_lengths_that_tell_nothing_and_lengths_that_tell_the_order(
     """Of equal segments, the probe answers alike; if A is the shorter one, it knows a swap."""
     assert result["count/lengths_sop"] == COUNT // 2
     assert abs(result["lengths/sop"] - 0.5) < 4 * math.sqrt(0.25 / (COUNT // 2))
-    told = evaluate(Blind(), even_records(tmp_path / "told", first=3), config(), 32)
+    told = Evaluator(Blind(), even_records(tmp_path / "told", first=3), config(), 32).run()
     assert told["lengths/sop"] == 1 and told["verdict/lengths_sop"] == "above chance"
     assert abs(told["lengths/nsp"] - 0.5) < 4 * math.sqrt(0.25 / (COUNT // 2))
 
@@ -188,7 +188,7 @@ def test_ranges_of_positions():
 @pytest.mark.slow
 def test_a_model_without_a_pair_objective_has_probes_alone(records: Records):
     """And where the outputs are noise they are at chance."""
-    result = evaluate(Blind(), records, config("none", rate=0.06), 32)
+    result = Evaluator(Blind(), records, config("none", rate=0.06), 32).run()
     assert result["trained_with"] == "none" and result["count/mlm"] == COUNT  # round(0.06 * 19)
     assert not {"accuracy/sop", "accuracy/nsp", "accuracy/pair", "loss/sop"} & set(result)
     for pair in ("sop", "nsp"):
@@ -222,7 +222,7 @@ def test_in_mid_training_only_what_is_trained(
 @pytest.mark.slow
 def test_one_document_has_neither_random_pairs_nor_probes(tmp_path: pathlib.Path):
     records = write(tmp_path / "one", [[3] * 40])
-    result = evaluate(Oracle(), records, config("nsp"), 32)
+    result = Evaluator(Oracle(), records, config("nsp"), 32).run()
     assert result["accuracy/sop"] == 1 and result["count/mlm"] == 40 * 3
     assert not {"accuracy/nsp", "accuracy/pair", "probe/sop", "probe/nsp"} & set(result)
     nsp, mlm, sop = result["notes"]
