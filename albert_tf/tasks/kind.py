@@ -6,7 +6,7 @@ its other room. `albert_tf.export`, `albert_tf.convert` and `finetuning` ask the
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Generic
 
 import tensorflow as tf
@@ -106,6 +106,8 @@ class Kind(Export, Generic[SettingsT]):
     Attributes:
       settings: the frozen dataclass of the `task` section. Every field but `labels` has a default.
       model: the class of the model; its arguments are (encoder, settings).
+      module_class: the class of the exported module, unless `module` is overridden; its arguments
+        are (model, tokenizer) and those of `options` that ExportSettings has.
       example: the class of the examples.
       features: the class of the features.
       takes_strings: True if a string may stand for an example, whose first field it is.
@@ -115,6 +117,7 @@ class Kind(Export, Generic[SettingsT]):
 
     settings: type[SettingsT]
     model: ClassVar[type[TaskModel]]
+    module_class: ClassVar[Callable[..., ServedModule]]
     example: ClassVar[type[Example]]
     features: ClassVar[type[Features]]
     takes_strings: ClassVar[bool] = False
@@ -139,6 +142,11 @@ class Kind(Export, Generic[SettingsT]):
         """
         with in_file(run.config_path):
             return settings.from_dict(self.settings, run.section("task"), "task.")
+
+    def module(self, model: Any, tokenizer: Tokenizer, values: ExportSettings) -> ServedModule:
+        """Return the module to save."""
+        given = {name: getattr(values, name) for name in self.options if name != "precision"}
+        return self.module_class(model, tokenizer, **given)
 
     @abc.abstractmethod
     def featurize(self, examples: Sequence[Any], tokenizer: Tokenizer, task: SettingsT) -> Features:

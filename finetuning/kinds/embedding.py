@@ -91,9 +91,7 @@ class Embedding(FinetuningKind[EmbeddingSettings]):
         ]
         return errors_of_means(rows, dataset.metrics)
 
-    def references(self, examples: Sequence[Any]) -> Mapping[str, Sequence[Prediction]]:
-        """Return what words alone predict: TF-IDF and, for searches, BM25."""
-        return word_search.predictions(examples)
+    references = staticmethod(word_search.predictions)
 
     def check_training(self, config: Any, train: Features, replicas: int) -> None:
         """Check the examples, the number of negatives, the dropout, and the width of vectors.

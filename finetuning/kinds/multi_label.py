@@ -73,11 +73,7 @@ class LabelThresholds(Thresholds[MultiLabelSettings]):
         answers = indicators(examples, probabilities.shape[1])
         return best_thresholds(probabilities, answers, per_label)
 
-    def applied(
-        self, predictions: Sequence[Prediction], task: MultiLabelSettings
-    ) -> list[Prediction]:
-        """Return the predictions at `task.thresholds`."""
-        return at_thresholds(predictions, task)
+    applied = staticmethod(at_thresholds)
 
     def common(self, task: MultiLabelSettings) -> MultiLabelSettings:
         """Return the settings with the default thresholds."""

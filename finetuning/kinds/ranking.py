@@ -113,9 +113,7 @@ class Ranking(FinetuningKind[RankingSettings]):
             return {}
         return errors_of_means(rows, dataset.metrics)
 
-    def references(self, examples: Sequence[Any]) -> Mapping[str, Sequence[Prediction]]:
-        """Return what words alone predict: BM25 and TF-IDF."""
-        return word_search.of_candidates(examples)
+    references = staticmethod(word_search.of_candidates)
 
     def check_training(self, config: Any, train: Features, replicas: int) -> None:
         """Check that the loss has what it compares.

@@ -13,7 +13,7 @@ from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD, score_an
 from finetuning.datasets.spans import squad
 from finetuning.kinds.cards import mistakes
 from finetuning.kinds.kind import FinetuningKind, deviation, text_of
-from finetuning.kinds.thresholds import Examples, Parts, Thresholds
+from finetuning.kinds.thresholds import Examples, Thresholds
 
 _NONE = "(no answer)"
 
@@ -29,9 +29,7 @@ class NullThreshold(Thresholds[SpanSettings]):
     best_value, at_best = "best_threshold", AT_BEST_THRESHOLD
     upper_bounds = (*at_best, "best_exact_match", best_value)
 
-    def hold_out(self, examples: Examples, share: float) -> Parts:
-        """Return the remaining questions, and those of every 1 / share-th context."""
-        return squad.hold_out(examples, share)
+    hold_out = staticmethod(squad.hold_out)
 
     def best(
         self,

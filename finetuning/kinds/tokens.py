@@ -14,7 +14,6 @@ from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets.dataset import Data, Prediction
 from finetuning.datasets.tokens.object_files import text_key_of
 from finetuning.kinds.baselines import word_features
-from finetuning.kinds.baselines.regularization import Predict
 from finetuning.kinds.cards import entity_mistakes
 from finetuning.kinds.kind import (
     CROSS_ENTROPY,
@@ -116,11 +115,7 @@ class Tokens(FinetuningKind[TokenSettings]):
         """Return the loss of a student, over the words."""
         return PerWordLoss(student_loss(loss, temperature), task.words_per_window)
 
-    def baseline(
-        self, task: TokenSettings, train: Sequence[TokenExample], test: Sequence[TokenExample]
-    ) -> Predict:
-        """Logistic regression on features of words; see `word_features`."""
-        return word_features.prepare(task, train, test)
+    baseline = staticmethod(word_features.prepare)
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")

@@ -121,22 +121,10 @@ class TpuKernels(FusedKernels):
         """Compute `Kernels.add_norm`."""
         return tpu_operations.add_dropout_norm(x.residual, update, *norm, dropout)
 
-    def _next_use(self, weight: tf.Tensor) -> tf.Tensor:
-        """Compute `Kernels._next_use`."""
-        return tpu_operations.chained(weight)
+    _next_use = staticmethod(tpu_operations.chained)
 
     def _fresh(self, x: tf.Tensor) -> tf.Tensor:
         """Return a new tensor: XLA would read x from all inputs in each product, beside copies."""
         return xla_internals.barrier(x)[0]
 
-    def linear_cross_entropy(
-        self,
-        x: tf.Tensor,
-        table: tf.Tensor,
-        bias: tf.Tensor,
-        labels: tf.Tensor,
-        weights: tf.Tensor,
-        dtype: tf.DType,
-    ) -> tf.Tensor:
-        """Compute `Kernels.linear_cross_entropy`."""
-        return tpu_operations.linear_cross_entropy(x, table, bias, labels, weights, dtype)
+    linear_cross_entropy = staticmethod(tpu_operations.linear_cross_entropy)

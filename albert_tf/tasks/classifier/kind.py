@@ -15,7 +15,6 @@ from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.probabilities import pooled_logits, softmax
 from albert_tf.tasks.texts import TextKind
 from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
-from albert_tf.text.tokenizer import Tokenizer
 
 
 class _Head(TransformersHead[ClassifierSettings]):
@@ -35,6 +34,7 @@ class Classifier(TextKind[ClassifierSettings]):
     name = "classifier"
     options = ("precision", "depths", "patience")
     settings, model = ClassifierSettings, SequenceClassifier
+    module_class = ClassifierModule
     transformers = _Head(
         "AlbertForSequenceClassification",
         "classifier",
@@ -68,12 +68,6 @@ class Classifier(TextKind[ClassifierSettings]):
     ) -> np.ndarray:
         """Return logits [texts, labels]; see `pooled_logits`."""
         return pooled_logits(features, outputs, task.long_texts)
-
-    def module(
-        self, model: SequenceClassifier, tokenizer: Tokenizer, values: ExportSettings
-    ) -> ClassifierModule:
-        """Return the module to save."""
-        return ClassifierModule(model, tokenizer, values.depths, values.patience)
 
     def onnx_outputs(
         self, encoder: EncoderGraph, model: SequenceClassifier, values: ExportSettings

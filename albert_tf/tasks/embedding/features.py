@@ -13,7 +13,7 @@ from albert_tf.tasks.features import Features, pack
 from albert_tf.text.tokenizer import Tokenizer
 
 
-def featurize(
+def featurize_embeddings(
     examples: Sequence[TextExample], tokenizer: Tokenizer, task: EmbeddingSettings
 ) -> Features:
     """Return the features of examples.

@@ -12,7 +12,7 @@ from albert_tf.models.encoder import load_encoder
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.embedding.examples import SearchExample
-from albert_tf.tasks.embedding.features import featurize
+from albert_tf.tasks.embedding.features import featurize_embeddings
 from albert_tf.tasks.embedding.model import EmbeddingModel, EmbeddingSettings
 from albert_tf.tasks.embedding.module import EmbeddingModule
 from albert_tf.tasks.embedding.sentence_transformers import SentenceTransformers
@@ -46,11 +46,7 @@ class Embedding(Kind[EmbeddingSettings]):
         model.is_untrained = True
         return model
 
-    def featurize(
-        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: EmbeddingSettings
-    ) -> Features:
-        """Return the features of texts, pairs, contrasts or searches."""
-        return featurize(examples, tokenizer, task)
+    featurize = staticmethod(featurize_embeddings)
 
     def decode(
         self,

@@ -29,6 +29,7 @@ class MultiLabel(TextKind[MultiLabelSettings]):
 
     name = "multi_label"
     settings, model = MultiLabelSettings, MultiLabelClassifier
+    module_class = MultiLabelModule
     transformers = TransformersHead(
         "AlbertForSequenceClassification",
         "classifier",
@@ -83,12 +84,6 @@ class MultiLabel(TextKind[MultiLabelSettings]):
     def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
         """Return logits [N, labels] whose probabilities are the mean of the members'."""
         return logit(np.mean([sigmoid(logits) for logits in members], axis=0))
-
-    def module(
-        self, model: MultiLabelClassifier, tokenizer: Tokenizer, values: ExportSettings
-    ) -> MultiLabelModule:
-        """Return the module to save."""
-        return MultiLabelModule(model, tokenizer, values.depths)
 
     def onnx_outputs(
         self, encoder: EncoderGraph, model: MultiLabelClassifier, values: ExportSettings

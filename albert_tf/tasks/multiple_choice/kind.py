@@ -21,7 +21,6 @@ from albert_tf.tasks.multiple_choice.model import (
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.probabilities import pooled_logits, softmax
 from albert_tf.tasks.transformers_head import TransformersHead
-from albert_tf.text.tokenizer import Tokenizer
 
 _BOOL, _INT32 = 9, 6  # ONNX's numbers
 
@@ -36,17 +35,14 @@ class MultipleChoice(Kind[MultipleChoiceSettings]):
         ChoiceExample,
         TextFeatures,
     )
+    module_class = MultipleChoiceModule
     transformers = TransformersHead(
         "AlbertForMultipleChoice",
         "classifier",
         open_settings=("seq_length", "num_choices", "qa_length"),
     )
 
-    def featurize(
-        self, examples: Sequence[ChoiceExample], tokenizer: Tokenizer, task: MultipleChoiceSettings
-    ) -> TextFeatures:
-        """Return the features of questions; the target `label` is int32 [N]."""
-        return featurize_choices(examples, tokenizer, task)
+    featurize = staticmethod(featurize_choices)
 
     def decode(
         self,
@@ -79,12 +75,6 @@ class MultipleChoice(Kind[MultipleChoiceSettings]):
     ) -> np.ndarray:
         """Return logits [questions, options]; see `pooled_logits`."""
         return pooled_logits(features, outputs, task.long_texts)
-
-    def module(
-        self, model: MultipleChoiceModel, tokenizer: Tokenizer, values: ExportSettings
-    ) -> MultipleChoiceModule:
-        """Return the module to save."""
-        return MultipleChoiceModule(model, tokenizer)
 
     def onnx_inputs(self) -> Mapping[str, Sequence[str]]:
         """Return the shapes of the inputs: a sequence for each option."""

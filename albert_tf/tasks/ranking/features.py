@@ -53,7 +53,7 @@ class RankingFeatures(PartFeatures):
         ]
 
 
-def featurize(
+def featurize_queries(
     examples: Sequence[RankingExample], tokenizer: Tokenizer, task: RankingSettings
 ) -> RankingFeatures:
     """Build [CLS] query [SEP] candidate [SEP] for each candidate.

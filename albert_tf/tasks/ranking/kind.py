@@ -9,11 +9,10 @@ from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.tasks.kind import ExportSettings, Kind
 from albert_tf.tasks.ranking.examples import RankingExample
-from albert_tf.tasks.ranking.features import RankingFeatures, featurize
+from albert_tf.tasks.ranking.features import RankingFeatures, featurize_queries
 from albert_tf.tasks.ranking.model import RankingModel, RankingSettings
 from albert_tf.tasks.ranking.module import RankingModule
 from albert_tf.tasks.transformers_head import TransformersHead
-from albert_tf.text.tokenizer import Tokenizer
 
 
 class Ranking(Kind[RankingSettings]):
@@ -26,6 +25,7 @@ class Ranking(Kind[RankingSettings]):
         RankingExample,
         RankingFeatures,
     )
+    module_class = RankingModule
     # A classifier of pairs with one label, as cross-encoders of sentence-transformers are.
     transformers = TransformersHead(
         "AlbertForSequenceClassification",
@@ -40,11 +40,7 @@ class Ranking(Kind[RankingSettings]):
         },
     )
 
-    def featurize(
-        self, examples: Sequence[RankingExample], tokenizer: Tokenizer, task: RankingSettings
-    ) -> RankingFeatures:
-        """Return the features of queries; see `albert_tf.tasks.ranking.features`."""
-        return featurize(examples, tokenizer, task)
+    featurize = staticmethod(featurize_queries)
 
     def decode(
         self,
@@ -66,12 +62,6 @@ class Ranking(Kind[RankingSettings]):
     def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
         """Return the mean of the members' scores."""
         return np.mean(members, axis=0)
-
-    def module(
-        self, model: RankingModel, tokenizer: Tokenizer, values: ExportSettings
-    ) -> RankingModule:
-        """Return the module to save."""
-        return RankingModule(model, tokenizer)
 
     def onnx_outputs(
         self, encoder: EncoderGraph, model: RankingModel, values: ExportSettings

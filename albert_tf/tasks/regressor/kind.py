@@ -14,7 +14,6 @@ from albert_tf.tasks.regressor.model import RegressorSettings, SequenceRegressor
 from albert_tf.tasks.regressor.module import RegressorModule
 from albert_tf.tasks.texts import TextKind
 from albert_tf.tasks.transformers_head import TransformersHead, Weights
-from albert_tf.text.tokenizer import Tokenizer
 
 
 class _Head(TransformersHead[RegressorSettings]):
@@ -49,6 +48,7 @@ class Regressor(TextKind[RegressorSettings]):
 
     name = "regressor"
     settings, model = RegressorSettings, SequenceRegressor
+    module_class = RegressorModule
     transformers = _Head(
         "AlbertForSequenceClassification",
         "classifier",
@@ -72,12 +72,6 @@ class Regressor(TextKind[RegressorSettings]):
     def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
         """Return the mean of the members' scores [N]."""
         return np.mean(members, axis=0)
-
-    def module(
-        self, model: SequenceRegressor, tokenizer: Tokenizer, values: ExportSettings
-    ) -> RegressorModule:
-        """Return the module to save."""
-        return RegressorModule(model, tokenizer, values.depths)
 
     def onnx_outputs(
         self, encoder: EncoderGraph, model: SequenceRegressor, values: ExportSettings

@@ -1,21 +1,17 @@
 """The kind `span`."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.tasks.kind import ExportSettings, Kind
-from albert_tf.tasks.spans import answers
+from albert_tf.tasks.spans.answers import average_spans, decode_spans
 from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
 from albert_tf.tasks.spans.model import SpanModel, SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
 from albert_tf.tasks.spans.onnx import SpanGraph
 from albert_tf.tasks.transformers_head import TransformersHead
-from albert_tf.text.tokenizer import Tokenizer
 
 
 class _Head(TransformersHead[SpanSettings]):
@@ -35,6 +31,7 @@ class Span(Kind[SpanSettings]):
 
     name = "span"
     settings, model, example, features = SpanSettings, SpanModel, SpanExample, SpanFeatures
+    module_class = SpanModule
     transformers = _Head(
         "AlbertForQuestionAnswering",
         "qa_outputs",
@@ -43,29 +40,9 @@ class Span(Kind[SpanSettings]):
         open_settings=("seq_length", "query_length", "doc_stride", "max_answer_length", "n_best"),
     )
 
-    def featurize(
-        self, examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanSettings
-    ) -> SpanFeatures:
-        """Return windows over the contexts; see `featurize_spans`."""
-        return featurize_spans(examples, tokenizer, task)
-
-    def decode(
-        self,
-        outputs: answers.Outputs,
-        features: SpanFeatures,
-        examples: Sequence[SpanExample],
-        task: SpanSettings,
-    ) -> list[dict[str, Any]]:
-        """Return the answers; see `decode_spans`."""
-        return answers.decode_spans(outputs, features, examples, task)
-
-    def average(self, members: Sequence[answers.Outputs]) -> dict[str, np.ndarray]:
-        """Return the ensemble's spans; see `average_spans`."""
-        return answers.average_spans(members)
-
-    def module(self, model: SpanModel, tokenizer: Tokenizer, values: ExportSettings) -> SpanModule:
-        """Return the module to save."""
-        return SpanModule(model, tokenizer)
+    featurize = staticmethod(featurize_spans)
+    decode = staticmethod(decode_spans)
+    average = staticmethod(average_spans)
 
     def onnx_outputs(
         self, encoder: EncoderGraph, model: SpanModel, values: ExportSettings

@@ -12,7 +12,7 @@ from albert_tf.tasks.tokens.model import OUTSIDE, TokenSettings, begins_entity, 
 
 
 def decode_tokens(
-    logits: np.ndarray,
+    outputs: np.ndarray,
     features: TokenFeatures,
     examples: Sequence[TokenExample],
     task: TokenSettings,
@@ -25,12 +25,12 @@ def decode_tokens(
     tokens, and a token has the tag of its first word.
 
     Args:
-      logits: float32 [N, S, tags].
+      outputs: float32 [N, S, tags].
       features: their windows.
       examples: the examples.
       task: the `task` section.
     """
-    rows = softmax(features.of_words(logits))
+    rows = softmax(features.of_words(outputs))
     tag, score = rows.argmax(axis=-1), rows.max(axis=-1)  # [U]
     bounds = features.word_bounds
     predictions: list[dict[str, Any]] = []

@@ -1,6 +1,5 @@
 """The kind `token_classifier`."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from albert_tf.tasks.tokens.features import TokenFeatures, featurize_tokens
 from albert_tf.tasks.tokens.model import TokenClassifier, TokenSettings
 from albert_tf.tasks.tokens.module import TokenClassifierModule
 from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
-from albert_tf.text.tokenizer import Tokenizer
 
 
 class _Head(TransformersHead[TokenSettings]):
@@ -40,6 +38,7 @@ class Tokens(Kind[TokenSettings]):
 
     name = "token_classifier"
     settings, model, example, features = TokenSettings, TokenClassifier, TokenExample, TokenFeatures
+    module_class = TokenClassifierModule
     takes_strings = True
     transformers = _Head(
         "AlbertForTokenClassification",
@@ -49,27 +48,8 @@ class Tokens(Kind[TokenSettings]):
         open_settings=("seq_length", "doc_stride"),
     )
 
-    def featurize(
-        self, examples: Sequence[TokenExample], tokenizer: Tokenizer, task: TokenSettings
-    ) -> TokenFeatures:
-        """Return windows over the texts; see `featurize_tokens`."""
-        return featurize_tokens(examples, tokenizer, task)
-
-    def decode(
-        self,
-        outputs: np.ndarray,
-        features: TokenFeatures,
-        examples: Sequence[TokenExample],
-        task: TokenSettings,
-    ) -> list[dict[str, Any]]:
-        """Return the entities; see `decode_tokens`."""
-        return decode_tokens(outputs, features, examples, task)
-
-    def module(
-        self, model: TokenClassifier, tokenizer: Tokenizer, values: ExportSettings
-    ) -> TokenClassifierModule:
-        """Return the module to save."""
-        return TokenClassifierModule(model, tokenizer)
+    featurize = staticmethod(featurize_tokens)
+    decode = staticmethod(decode_tokens)
 
     def onnx_outputs(
         self, encoder: EncoderGraph, model: TokenClassifier, values: ExportSettings

@@ -69,11 +69,7 @@ class TokenClassification(Dataset[TokenSettings]):
         require_section("token_classification", task, kind=self.kind)
         return self._part(source, part, task, allow_empty=True)
 
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[TokenExample]
-    ) -> dict[str, float]:
-        """Return the F1, precision and recall of spans; see `entity_scores`."""
-        return score_entities(predictions, examples)
+    score = staticmethod(score_entities)
 
     def write_submission(
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[TokenExample]
