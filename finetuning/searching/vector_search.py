@@ -4,7 +4,6 @@ Both find the highest inner products of a query's vector with all others, which 
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -15,14 +14,9 @@ MOST_OF_NUMPY = 100_000  # vectors
 _ADDED_ROWS = 2**13  # in float32 at a time
 
 
-class VectorSearch(Protocol):
-    """A search of vectors whose rows follow each other."""
-
-    def ranking(self, query: np.ndarray, count: int) -> Ranking:
-        """Return the `count` rows with the highest inner product with a vector float32 [D]."""
-
-
-def search_of(parts: Sequence[np.ndarray], most_of_numpy: int = MOST_OF_NUMPY) -> VectorSearch:
+def search_of(
+    parts: Sequence[np.ndarray], most_of_numpy: int = MOST_OF_NUMPY
+) -> "NumpySearch | FaissSearch":
     """Return the search of vectors float16 [N, D] of several arrays.
 
     Raises:
