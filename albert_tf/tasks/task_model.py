@@ -67,9 +67,14 @@ class TaskModel(PolicyMixin, tf_keras.Model):
                 f"{encoder.dtype_policy.name}. Received: {self.dtype_policy.name}."
             )
         self.encoder, self.task = encoder, task
+        self.head = self.new_head()
         self.dropout_seed, self.accumulation_steps = dropout_seed, accumulation_steps
         self.kernels = kernels
         self._step_key: common.DropoutKey | None = None  # set within `train_step`
+
+    def new_head(self) -> Any:
+        """Return the layer that is trained with the encoder, without weights; None for none."""
+        raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments in Keras's serialized form.

@@ -38,9 +38,8 @@ class OrdinalSettings(TextSettings):
 class OrdinalModel(TaskModel):
     task_class = OrdinalSettings
 
-    def __init__(self, encoder: Any, task: OrdinalSettings, **kwargs: Any) -> None:
-        super().__init__(encoder, task, **kwargs)
-        self.head = head_dense(task.levels - 1, "head")
+    def new_head(self) -> tf_keras.layers.Layer:
+        return head_dense(self.task.levels - 1, "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         outputs, key = self.encode(inputs, training, pooled_only=True)

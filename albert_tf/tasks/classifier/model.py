@@ -96,7 +96,6 @@ class SequenceClassifier(TaskModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(encoder, task, **kwargs)
-        self.head = head_dense(len(task.labels), "head")
         self.has_batch_loss = task.is_contrastive
         config = getattr(encoder, "config", None)
         if task.exit_losses and (config is None or config.rematerialize):
@@ -104,6 +103,10 @@ class SequenceClassifier(TaskModel):
                 "`task.exit_losses` needs the outputs of every layer: use an encoder of this "
                 "project, with model.rematerialize=false."
             )
+
+    def new_head(self) -> tf_keras.layers.Layer:
+        """Return the dense layer of the logits."""
+        return head_dense(len(self.task.labels), "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the logits; see the class for shapes."""

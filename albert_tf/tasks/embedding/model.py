@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import tensorflow as tf
 import tf_keras
@@ -107,13 +107,11 @@ class EmbeddingModel(TaskModel):
     is_untrained = False
     has_batch_loss = True
 
-    def __init__(
-        self, encoder: tf_keras.layers.Layer, task: EmbeddingSettings, **kwargs: Any
-    ) -> None:
-        super().__init__(encoder, task, **kwargs)
-        self.head = None
-        if task.projection:
-            self.head = head_dense(task.projection, "head", use_bias=False)
+    def new_head(self) -> tf_keras.layers.Layer | None:
+        """Return the dense layer of the projection, if there is one."""
+        if not self.task.projection:
+            return None
+        return head_dense(self.task.projection, "head", use_bias=False)
 
     @property
     def dimension(self) -> int:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import tensorflow as tf
@@ -63,14 +63,9 @@ class MultiLabelClassifier(TaskModel):
     task_class = MultiLabelSettings
     task: MultiLabelSettings
 
-    def __init__(
-        self,
-        encoder: tf_keras.layers.Layer,
-        task: MultiLabelSettings,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(encoder, task, **kwargs)
-        self.head = head_dense(len(task.labels), "head")
+    def new_head(self) -> tf_keras.layers.Layer:
+        """Return the dense layer of the logits."""
+        return head_dense(len(self.task.labels), "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the logits; see the class for shapes."""

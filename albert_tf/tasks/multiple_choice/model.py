@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import tensorflow as tf
 import tf_keras
@@ -63,14 +63,9 @@ class MultipleChoiceModel(TaskModel):
     task_class = MultipleChoiceSettings
     task: MultipleChoiceSettings
 
-    def __init__(
-        self,
-        encoder: tf_keras.layers.Layer,
-        task: MultipleChoiceSettings,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(encoder, task, **kwargs)
-        self.head = head_dense(1, "head")
+    def new_head(self) -> tf_keras.layers.Layer:
+        """Return the dense layer of the scores."""
+        return head_dense(1, "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the logits; see the class for shapes."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import tensorflow as tf
 import tf_keras
@@ -62,11 +62,9 @@ class RankingModel(TaskModel):
     task_class = RankingSettings
     task: RankingSettings
 
-    def __init__(
-        self, encoder: tf_keras.layers.Layer, task: RankingSettings, **kwargs: Any
-    ) -> None:
-        super().__init__(encoder, task, **kwargs)
-        self.head = head_dense(1, "head")
+    def new_head(self) -> tf_keras.layers.Layer:
+        """Return the dense layer of the scores."""
+        return head_dense(1, "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the scores; see the class for shapes."""

@@ -43,14 +43,9 @@ class SequenceRegressor(TaskModel):
     task_class = RegressorSettings
     task: RegressorSettings
 
-    def __init__(
-        self,
-        encoder: tf_keras.layers.Layer,
-        task: RegressorSettings,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(encoder, task, **kwargs)
-        self.head = head_dense(1, "head")
+    def new_head(self) -> tf_keras.layers.Layer:
+        """Return the dense layer of the values."""
+        return head_dense(1, "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the predicted values, float32 [B]."""

@@ -73,18 +73,12 @@ class SpanModel(TaskModel):
     task_class = SpanSettings
     task: SpanSettings
 
-    def __init__(
-        self,
-        encoder: tf_keras.layers.Layer,
-        task: SpanSettings,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(encoder, task, **kwargs)
-        self.head = (
-            JointHead(task.beam, task.dropout)
-            if task.answerable
-            else IndependentHead(task.max_answer_length, task.n_best)
-        )
+    def new_head(self) -> IndependentHead | JointHead:
+        """Return a joint head for SQuAD 2.0, or else an independent one."""
+        task = self.task
+        if task.answerable:
+            return JointHead(task.beam, task.dropout)
+        return IndependentHead(task.max_answer_length, task.n_best)
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Return the likeliest spans or, in training, the logits; see the class for shapes."""

@@ -88,14 +88,9 @@ class TokenClassifier(TaskModel):
     task_class = TokenSettings
     task: TokenSettings
 
-    def __init__(
-        self,
-        encoder: tf_keras.layers.Layer,
-        task: TokenSettings,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(encoder, task, **kwargs)
-        self.head = head_dense(len(task.tags), "head")
+    def new_head(self) -> tf_keras.layers.Layer:
+        """Return the dense layer of the logits."""
+        return head_dense(len(self.task.tags), "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the logits; see the class for shapes."""
