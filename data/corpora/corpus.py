@@ -33,17 +33,6 @@ from data.corpora.readers import (
 from data.corpora.texts import is_blank
 from data.records import locations
 
-__all__ = [
-    "KINDS",
-    "Document",
-    "NumberedCorpus",
-    "Part",
-    "corpus_bytes",
-    "corpus_fingerprint",
-    "has_boundary",
-    "read_documents",
-]
-
 KINDS = ", ".join(READERS)  # for help texts
 _COMPRESSION_RATIO = 3  # approximate ratio for text
 _TABLES = ("parquet", "arrow", "datasets")

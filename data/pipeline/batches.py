@@ -16,8 +16,6 @@ from data.pipeline.mixture import Mixture
 from data.pipeline.record_folder import Records
 from data.records.manifest import COMPACT
 
-__all__ = ["Mixture", "Records", "evaluation_batches", "padded_batch", "training_batches"]
-
 Batch = dict[str, tf.Tensor]
 
 
