@@ -145,18 +145,17 @@ def _drop_copies(folder: str, copies: Mapping[int, Copy], report: Report) -> Non
     shown = {copy.original: "" for copy in first_of_each_kind(copies)}
     numbers = itertools.count()
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "clean-*.jsonl"))):
-        with open(path, encoding="utf-8") as lines, outputs.new_file(path) as partial:
-            with open(partial, "w", encoding="utf-8") as file:
-                for line, number in zip(lines, numbers, strict=False):  # takes no number at the end
-                    row = json.loads(line)
-                    text, source = row["text"], row["source"]
-                    if number in shown:
-                        shown[number] = f"{source}: {text}"
-                    if copy := copies.get(number):
-                        report.drop(copy.kind, text, source, shown.get(copy.original, ""))
-                        continue
-                    report.kept.add(text, source)
-                    file.write(line)
+        with open(path, encoding="utf-8") as lines, outputs.new_text(path) as file:
+            for line, number in zip(lines, numbers, strict=False):  # takes no number at the end
+                row = json.loads(line)
+                text, source = row["text"], row["source"]
+                if number in shown:
+                    shown[number] = f"{source}: {text}"
+                if copy := copies.get(number):
+                    report.drop(copy.kind, text, source, shown.get(copy.original, ""))
+                    continue
+                report.kept.add(text, source)
+                file.write(line)
         if not os.path.getsize(path):
             os.remove(path)
 

@@ -80,7 +80,7 @@ def write_configuration(folder: str) -> None:
     for file_name, template in _FILES.items():
         path = os.path.join(folder, "serving", file_name)
         if not os.path.exists(path):
-            with outputs.new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
+            with outputs.new_text(path) as file:
                 file.write(template.format(name=name, image=IMAGE))
 
 

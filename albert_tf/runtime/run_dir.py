@@ -231,9 +231,8 @@ class RunDir:
     def truncate_metrics(self, step: int) -> None:
         """Drop the rows after `step`, because a restart from a checkpoint writes them again."""
         rows = [row for row in self.metrics() if row["step"] <= step]
-        with outputs.new_file(self.metrics_path) as partial:
-            with open(partial, "w", encoding="utf-8") as file:
-                file.writelines(json.dumps(row) + "\n" for row in rows)
+        with outputs.new_text(self.metrics_path) as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
 
     def add_metrics(self, row: Mapping[str, float]) -> None:
         """Append a row to metrics.jsonl."""

@@ -58,7 +58,7 @@ def write(
         programs.shown(f"    python -m finetuning.predict --run_dir={run.path} --input=FILE"),
         f'In Python: `albert_tf.{FINETUNING[task.kind].loader}("{run.path}")`.',
     ]
-    with outputs.new_file(run.card_path) as partial, open(partial, "w", encoding="utf-8") as file:
+    with outputs.new_text(run.card_path) as file:
         file.write("\n\n".join(parts) + "\n")
 
 

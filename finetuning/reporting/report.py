@@ -129,7 +129,7 @@ def write_predictions(
 ) -> None:
     """Write one JSON object per line: the example, its label by name, and the prediction."""
     kind = FINETUNING[task.kind]
-    with outputs.new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
+    with outputs.new_text(path) as file:
         for example, prediction in zip(examples, predictions, strict=True):
             known = kind.by_name(dataclasses.asdict(example), task)
             if known.get("id") == "":

@@ -42,9 +42,8 @@ class Guard(tf.Module):
         now = int(self._restores.numpy()), step
         rows = [row for row in run.skipped() if (row["restores"], row["step"]) < now]
         if os.path.isfile(run.skipped_path):
-            with outputs.new_file(run.skipped_path) as partial:
-                with open(partial, "w", encoding="utf-8") as file:
-                    file.writelines(json.dumps(row) + "\n" for row in rows)
+            with outputs.new_text(run.skipped_path) as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows)
 
     @property
     def is_in_streak(self) -> bool:
