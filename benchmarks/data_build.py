@@ -181,7 +181,7 @@ def _time_case(
         "stages": {k: round(statistics.median(s[k] for s in stages), 3) for k in stages[0]},
     }
     if options.peer:
-        rate = _peer_rate(case, sentences, options.peer_bytes)
+        rate = _peer_rate(case, options.peer_bytes)
         line |= {
             "peer_mb_per_s": round(rate / 1e6, 3),
             "times_peer": round(case.dupe_factor * num_bytes / total / rate, 1),
@@ -262,7 +262,7 @@ def _build_once(case: building.BuildOptions, tokenizer: Tokenizer) -> tuple[Stag
         return clock, sequences
 
 
-def _peer_rate(case: building.BuildOptions, sentences: list[str], num_bytes: int) -> float:
+def _peer_rate(case: building.BuildOptions, num_bytes: int) -> float:
     """Return the bytes of text per second and pass of Model Garden's tool."""
     from official.nlp.data import create_pretraining_data as peer
     from official.nlp.tools import tokenization

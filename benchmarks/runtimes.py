@@ -9,7 +9,6 @@ process, which `workers.Worker` starts, a runtime answers texts: making the ids 
 """
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from albert_tf.runtime.files import outputs
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.truncation import truncated_lengths
 from benchmarks.workers import System, answer_requests
@@ -119,8 +119,7 @@ class Ids:
     @classmethod
     def of(cls, folder: str) -> Self:
         """Return the inputs of an export with tokenizer/ and config.json."""
-        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-            config = json.load(file)
+        config = outputs.read_json(os.path.join(folder, "config.json"))
         seq_length = config["task"].get("seq_length") or config["model"]["max_positions"]
         return cls(load_tokenizer(os.path.join(folder, "tokenizer")), seq_length)
 

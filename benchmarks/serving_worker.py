@@ -6,7 +6,6 @@ python -m benchmarks.serving_worker SYSTEM PRESET TOKENIZER SEQ_LENGTH FOLDER CO
 import contextlib
 import functools
 import importlib
-import json
 import multiprocessing
 import os
 import sys
@@ -153,6 +152,7 @@ def _export(model: Model, folder: str, precision: str, format: str = "saved_mode
     from albert_tf.models.encoder import AlbertEncoder
     from albert_tf.runtime import settings
     from albert_tf.runtime.devices import precision_policy
+    from albert_tf.runtime.files import outputs
     from albert_tf.runtime.run_dir import RunDir
     from albert_tf.tasks.kind import ExportSettings
     from albert_tf.tasks.kinds import KINDS
@@ -175,8 +175,7 @@ def _export(model: Model, folder: str, precision: str, format: str = "saved_mode
             return
     with tempfile.TemporaryDirectory() as run:
         sections = {"model": settings.to_dict(config), "task": settings.to_dict(task)}
-        with open(RunDir(run).config_path, "w", encoding="utf-8") as file:
-            json.dump(sections, file)
+        outputs.write_json(RunDir(run).config_path, sections)
         Onnx().write(network, Request(kind, RunDir(run), tokenizer, ExportSettings()), folder)
 
 
