@@ -12,7 +12,7 @@ from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
-from finetuning.datasets.dataset import Data, Dataset, Prediction
+from finetuning.datasets.dataset import Dataset, Prediction
 from finetuning.datasets.tables.own_tables import PAIR, SINGLE
 from finetuning.kinds.baselines import word_search
 from finetuning.kinds.cards import mistakes
@@ -59,10 +59,6 @@ class Embedding(FinetuningKind[EmbeddingSettings]):
         if columns and columns[0] in row:
             names = columns
         return TextExample(*(text_of(row, name) for name in names))
-
-    def constant_answer(self, data: Data[EmbeddingSettings]) -> None:
-        """Return None: a constant orders nothing."""
-        return None
 
     def card_sections(
         self,

@@ -111,12 +111,12 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
 
     # Scores and the model card.
 
-    @abc.abstractmethod
     def constant_answer(self, data: Data[SettingsT]) -> tuple[str, Prediction] | None:
         """Return the answer to give without reading the text, in words and as a prediction.
 
-        Return None if the examples have no answer in common.
+        Return None if the examples have no answer in common: a constant orders nothing.
         """
+        return None
 
     @abc.abstractmethod
     def card_sections(

@@ -18,7 +18,7 @@ from albert_tf.tasks.ranking.kind import answer
 from albert_tf.tasks.ranking.losses import ABSENT
 from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.text.tokenizer import Tokenizer
-from finetuning.datasets.dataset import Data, Dataset, Prediction
+from finetuning.datasets.dataset import Dataset, Prediction
 from finetuning.datasets.rankings.list_files import LIST, QUERY
 from finetuning.kinds.baselines import word_search
 from finetuning.kinds.cards import mistakes
@@ -76,10 +76,6 @@ class Ranking(FinetuningKind[RankingSettings]):
             raise ValueError(f"{LIST} must be a list of at least one text or object with text")
         items = [item if isinstance(item, dict) else {"text": item} for item in candidates]
         return RankingExample(query, tuple(text_of(item, "text") for item in items))
-
-    def constant_answer(self, data: Data[RankingSettings]) -> None:
-        """Return None: a constant orders nothing."""
-        return None
 
     def card_sections(
         self,
