@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.runtime.report_text import MIN_EXAMPLES
 from albert_tf.tasks.embedding.examples import SearchExample
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import TextExample
@@ -79,13 +78,9 @@ class Embedding(FinetuningKind[EmbeddingSettings]):
         self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
     ) -> dict[str, float]:
         """Return the standard errors; for searches, whose scores are means over the queries."""
-        if len(examples) < MIN_EXAMPLES or not isinstance(examples[0], SearchExample):
-            return super().standard_errors(dataset, predictions, examples)
-        rows = [
-            dataset.score([prediction], [example])
-            for prediction, example in zip(predictions, examples, strict=True)
-        ]
-        return errors_of_means(rows, dataset.metrics)
+        if examples and isinstance(examples[0], SearchExample):
+            return errors_of_means(dataset, predictions, examples)
+        return super().standard_errors(dataset, predictions, examples)
 
     references = staticmethod(word_search.predictions)
 

@@ -274,10 +274,14 @@ def deviation(scores: Sequence[Mapping[str, float]], name: str) -> float:
 
 
 def errors_of_means(
-    scores: Sequence[Mapping[str, float]], names: Sequence[str]
+    dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> dict[str, float]:
-    """Return the standard errors of the means of the examples' scores."""
-    return {name: deviation(scores, name) / math.sqrt(len(scores)) for name in names}
+    """Return the standard errors of scores that are means over the examples, none for few."""
+    if len(examples) < MIN_EXAMPLES:
+        return {}
+    pairs = zip(predictions, examples, strict=True)
+    scores = [dataset.score([prediction], [example]) for prediction, example in pairs]
+    return {name: deviation(scores, name) / math.sqrt(len(scores)) for name in dataset.metrics}
 
 
 def text_of(row: Mapping[str, Any], name: str) -> str:

@@ -9,7 +9,6 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.runtime.report_text import MIN_EXAMPLES
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.ranking.examples import RankingExample, TrainingQuery
@@ -100,14 +99,9 @@ class Ranking(FinetuningKind[RankingSettings]):
         self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
     ) -> dict[str, float]:
         """Return the standard errors of the means over the queries that are scored."""
-        rows = [
-            dataset.score([prediction], [example])
-            for prediction, example in zip(predictions, examples, strict=True)
-            if example.is_clean
-        ]
-        if len(rows) < MIN_EXAMPLES:
-            return {}
-        return errors_of_means(rows, dataset.metrics)
+        clean = [row for row, example in enumerate(examples) if example.is_clean]
+        scored = [predictions[row] for row in clean], [examples[row] for row in clean]
+        return errors_of_means(dataset, *scored)
 
     references = staticmethod(word_search.of_candidates)
 
