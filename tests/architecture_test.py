@@ -100,6 +100,7 @@ FEWER_LINES = {  # and why these are files of their own
     "albert_tf/optimization/lamb.py": "an optimizer, named after it",
     "albert_tf/runtime/cores.py": "what starts without TensorFlow, unlike devices.py",
     "albert_tf/tasks/kinds.py": "a registry",
+    "albert_tf/tasks/probabilities.py": "what the contract and several kinds share",
     "albert_tf/tasks/regressor/module.py": "every kind has its module there",
     "albert_tf/text/truncation.py": "a rule, which records, features and graphs share",
     "data/corpora/options.py": "what commands that read a corpus share",

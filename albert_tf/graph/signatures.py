@@ -33,11 +33,6 @@ def signature(function: Callable[..., Any], inputs: Sequence[tf.TensorSpec]) -> 
     return tf.function(function, input_signature=inputs, autograph=False)
 
 
-def after(*checks: tf.Operation | None) -> Any:
-    """Return a context for operations that run after the checks; an eager check is None."""
-    return tf.control_dependencies([check for check in checks if check is not None])
-
-
 def checked_inputs(
     ids: Sequence[tf.Tensor], max_length: int, min_length: int = 1
 ) -> dict[str, tf.Tensor]:
@@ -53,7 +48,7 @@ def checked_inputs(
     checks = [tf.debugging.assert_equal(shape, shapes[0], same) for shape in shapes[1:]]
     checks.append(tf.debugging.assert_greater_equal(shapes[0][-1], min_length, size))
     checks.append(tf.debugging.assert_less_equal(shapes[0][-1], max_length, size))
-    with after(*checks):
+    with tf.control_dependencies(checks):
         return {name: tf.identity(value) for name, value in inputs.items()}
 
 
@@ -66,5 +61,5 @@ def require_same_size(inputs: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
     sizes = [tf.shape(value)[0] for value in inputs.values()]
     message = f"{' and '.join(inputs)} must have the same number of entries."
     checks = [tf.debugging.assert_equal(size, sizes[0], message) for size in sizes[1:]]
-    with after(*checks):
+    with tf.control_dependencies(checks):
         return [tf.identity(value) for value in inputs.values()]

@@ -9,7 +9,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.graph.signatures import after
 from albert_tf.text.ragged import row_of
 
 MAX_WINDOWS = 4096  # of one text
@@ -72,7 +71,7 @@ def equal_parts(name: str, sizes: tf.Tensor, limit: int | tf.Tensor) -> tuple[tf
     counts = tf.maximum(-(-sizes // limit), 1)
     message = f"`{name}`: each must fit in {MAX_WINDOWS} windows. Pass a shorter {name}."
     check = tf.debugging.assert_less_equal(counts, tf.constant(MAX_WINDOWS, tf.int64), message)
-    with after(check):
+    with tf.control_dependencies([check]):
         numbers = tf.ragged.range(counts)
     text, number = row_of(numbers), numbers.values
     size, count = tf.gather(sizes, text), tf.gather(numbers.row_lengths(), text)
@@ -119,7 +118,7 @@ def cut_windows(
         f"{stride} pieces apart. Pass a shorter {name}."
     )
     check = tf.debugging.assert_less_equal(count, max_windows, message)
-    with after(check):
+    with tf.control_dependencies([check]):
         rows = tf.ragged.range(count)
     example, number = row_of(rows), rows.values
     offset = number * tf.gather(step, example)

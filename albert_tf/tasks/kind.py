@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Generic
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.graph.onnx.encoder import EncoderGraph
@@ -22,7 +23,7 @@ from albert_tf.runtime.errors import in_file
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.probabilities import average_softmax
+from albert_tf.tasks.probabilities import average_softmax, softmax
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.task_settings import SettingsT
 from albert_tf.tasks.transformers_head import TransformersHead
@@ -163,8 +164,14 @@ class Kind(Export, Generic[SettingsT]):
         """Return a prediction for each example, from the model's outputs as arrays."""
 
     def text_logits(self, outputs: Any, features: Any, task: SettingsT) -> Any:
-        """Return the logits of the examples from those of their windows."""
-        return outputs
+        """Return the logits of the examples from those of their windows.
+
+        Here their softmax is the pooled probabilities; those of `max` are normalized.
+        """
+        if features.num_examples == len(outputs):
+            return outputs
+        with np.errstate(divide="ignore"):
+            return np.log(features.pooled(softmax(outputs), task.long_texts))
 
     def average(self, members: Sequence[Any]) -> Any:
         """Return an ensemble's outputs from those of its members on the same features.

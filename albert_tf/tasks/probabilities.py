@@ -1,7 +1,6 @@
 """Probabilities from logits, in float64."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,17 +10,6 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     exact = np.asarray(logits, np.float64)
     powers = np.exp(exact - exact.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
-
-
-def pooled_logits(features: Any, logits: np.ndarray, long_texts: str) -> np.ndarray:
-    """Return logits [texts, ...] whose softmax is the pooled probabilities of the texts' windows.
-
-    Those of `max` are normalized. `features` are `TextFeatures`, `logits` those of the windows.
-    """
-    if features.num_examples == len(logits):
-        return logits
-    with np.errstate(divide="ignore"):
-        return np.log(features.pooled(softmax(logits), long_texts))
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:

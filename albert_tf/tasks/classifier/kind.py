@@ -12,7 +12,7 @@ from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kind import ExportSettings
-from albert_tf.tasks.probabilities import pooled_logits, softmax
+from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.texts import TextKind
 from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
 
@@ -62,12 +62,6 @@ class Classifier(TextKind[ClassifierSettings]):
             }
             for row in softmax(self.text_logits(outputs, features, task))
         ]
-
-    def text_logits(
-        self, outputs: np.ndarray, features: TextFeatures, task: ClassifierSettings
-    ) -> np.ndarray:
-        """Return logits [texts, labels]; see `pooled_logits`."""
-        return pooled_logits(features, outputs, task.long_texts)
 
     def onnx_outputs(
         self, encoder: EncoderGraph, model: SequenceClassifier, values: ExportSettings

@@ -19,7 +19,7 @@ from albert_tf.tasks.multiple_choice.model import (
     option_letter,
 )
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
-from albert_tf.tasks.probabilities import pooled_logits, softmax
+from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.transformers_head import TransformersHead
 
 _BOOL, _INT32 = 9, 6  # ONNX's numbers
@@ -69,12 +69,6 @@ class MultipleChoice(Kind[MultipleChoiceSettings]):
                 }
             )
         return predictions
-
-    def text_logits(
-        self, outputs: np.ndarray, features: TextFeatures, task: MultipleChoiceSettings
-    ) -> np.ndarray:
-        """Return logits [questions, options]; see `pooled_logits`."""
-        return pooled_logits(features, outputs, task.long_texts)
 
     def onnx_inputs(self) -> Mapping[str, Sequence[str]]:
         """Return the shapes of the inputs: a sequence for each option."""

@@ -5,7 +5,6 @@ import tensorflow as tf
 from albert_tf.graph.buckets import run_in_buckets
 from albert_tf.graph.signatures import (
     Answer,
-    after,
     checked_inputs,
     require_same_size,
     signature,
@@ -64,7 +63,7 @@ class MultipleChoiceModule(tf.Module):
         count = tf.shape(options)[1]
         message = f"`options` must have from 2 to {_LETTERS} columns."
         check = tf.debugging.Assert((count >= 2) & (count <= _LETTERS), [message, count])
-        with after(check):
+        with tf.control_dependencies([check]):
             options = tf.identity(options)
         return self._answer(self._logits(question, context, options))
 
@@ -80,7 +79,7 @@ class MultipleChoiceModule(tf.Module):
         )
         is_valid = tf.reduce_all((num_options >= 2) & (num_options <= most)) & (most <= _LETTERS)
         check = tf.debugging.Assert(is_valid, [message])
-        with after(check):
+        with tf.control_dependencies([check]):
             is_option = tf.sequence_mask(num_options, most)  # [B, M]
         options = tf.where(is_option, options, "")
         return self._answer(self._logits(question, context, options, is_option))
@@ -173,7 +172,7 @@ def fill_blanks(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
         tf.constant(_MAX_FILLED_BYTES, tf.int64),
         message,
     )
-    with after(check):
+    with tf.control_dependencies([check]):
         parts = tf.gather(parts, tf.repeat(tf.range(tf.size(question)), count))
     number, row = tf.ragged.range(parts.row_lengths()), row_of(parts)
     last = parts.row_lengths() - 1

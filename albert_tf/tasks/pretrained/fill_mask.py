@@ -8,7 +8,7 @@ import tensorflow as tf
 from albert_tf.graph.buckets import run_in_buckets
 from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
-from albert_tf.graph.signatures import after, untracked
+from albert_tf.graph.signatures import untracked
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of
@@ -73,7 +73,7 @@ class FillMaskModule(tf.Module):
             f"{self._top_k} must be at most {_MAX_CELLS}. Pass fewer texts."
         )
         check = tf.debugging.assert_less_equal(cells, tf.constant(_MAX_CELLS, tf.int64), message)
-        with after(check):
+        with tf.control_dependencies([check]):
             predicted = tf.identity(predicted)
         positions = tf.cast(predicted.to_tensor(-1) + 1, tf.int32)  # after [CLS]; [B, M]
         positions = tf.pad(positions, [[0, 0], [0, 1]])  # one more, so that there is at least one

@@ -6,7 +6,6 @@ from albert_tf.graph.buckets import run_in_buckets
 from albert_tf.graph.signatures import (
     IDS,
     Answer,
-    after,
     checked_inputs,
     require_same_size,
     signature,
@@ -56,7 +55,7 @@ class RankingModule(tf.Module):
     def _serve(self, query: tf.Tensor, candidates: tf.Tensor) -> Answer:
         count = tf.shape(candidates)[1]
         check = tf.debugging.Assert(count >= 1, ["`candidates` must have at least 1 column."])
-        with after(check):
+        with tf.control_dependencies([check]):
             candidates = tf.identity(candidates)
         return _ranked(self._scores(query, candidates))
 
@@ -67,7 +66,7 @@ class RankingModule(tf.Module):
         message = "`num_candidates` must be from 1 to the number of columns of `candidates`."
         is_valid = tf.reduce_all((num_candidates >= 1) & (num_candidates <= most))
         check = tf.debugging.Assert(is_valid, [message])
-        with after(check):
+        with tf.control_dependencies([check]):
             is_candidate = tf.sequence_mask(num_candidates, most)  # [B, M]
         scores = self._scores(query, tf.where(is_candidate, candidates, ""))
         return _ranked(tf.where(is_candidate, scores, ABSENT))

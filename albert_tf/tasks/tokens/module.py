@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from albert_tf.graph.buckets import run_in_buckets
-from albert_tf.graph.signatures import IDS, Answer, after, checked_inputs, signature
+from albert_tf.graph.signatures import IDS, Answer, checked_inputs, signature
 from albert_tf.graph.windows import MAX_WINDOWS, GraphWindows
 from albert_tf.models.encoder import INPUTS
 from albert_tf.tasks.tokens.model import (
@@ -140,7 +140,7 @@ class TokenClassifierModule(WindowedModule):
             f"most {_MAX_CELLS}. Pass fewer or shorter texts."
         )
         check = tf.debugging.assert_less_equal(cells, tf.constant(_MAX_CELLS, tf.int64), message)
-        with after(check):
+        with tf.control_dependencies([check]):
             splits = tf.identity(splits)
 
         def by_text(values: tf.Tensor, padding: Any) -> tf.Tensor:  # [B, E]
