@@ -1,5 +1,6 @@
 """A run's checkpoints: which are kept, which are read, and that they can be moved."""
 
+import os
 import pathlib
 
 import pytest
@@ -62,8 +63,42 @@ def test_a_torn_later_checkpoint_does_not_displace_a_new_one(tmp_path: pathlib.P
     assert (checkpoints.restore(), int(variable)) == (10, 10)
 
 
-def test_a_run_can_be_moved(tmp_path: pathlib.Path):
-    _, checkpoints = saved(tmp_path / "here")
+def test_only_the_checkpoint_of_the_step_is_dropped(tmp_path: pathlib.Path):
+    """Not those of 10 and 100 with that of 1."""
+    variable, checkpoints = saved(tmp_path, keep=2)
+    for step in (1, 10, 100):
+        variable.assign(step)
+        checkpoints.save(step)
+    assert names(tmp_path) == ["ckpt-10", "ckpt-100"]
+    again, checkpoints = saved(tmp_path)
+    assert (checkpoints.restore(), int(again)) == (100, 100)
+    assert (checkpoints.restore(until=99), int(again)) == (10, 10)
+
+
+def test_a_kill_while_one_is_dropped_leaves_none_without_its_data(
+    tmp_path: pathlib.Path, monkeypatch
+):
+    """Its index goes first, since a checkpoint is there if that is."""
+    _, checkpoints = saved(tmp_path, keep=2)
+    checkpoints.save(1)
+    checkpoints.save(2)
+    remove = os.remove
+
+    def killed(path: str) -> None:
+        remove(path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "remove", killed)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.drop(lambda step: step == 1)
+    assert names(tmp_path) == ["ckpt-2"] and len([*tmp_path.glob("ckpt-1.*")]) == 1
+    assert checkpoints.restore(until=1) is None
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_run_can_be_moved(tmp_path: pathlib.Path, monkeypatch, is_relative: bool):
+    monkeypatch.chdir(tmp_path)
+    _, checkpoints = saved(pathlib.Path("here") if is_relative else tmp_path / "here")
     for step in (1, 2, 3):
         checkpoints.save(step)
     (tmp_path / "here").rename(tmp_path / "there")
