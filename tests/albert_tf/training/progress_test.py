@@ -1,6 +1,40 @@
 """Tests of what is printed while a task runs."""
 
-from albert_tf.training.progress import printing_if
+import types
+
+import pytest
+
+from albert_tf.training import progress
+from albert_tf.training.progress import Progress, printing_if
+
+
+@pytest.fixture
+def clock(monkeypatch) -> types.SimpleNamespace:
+    """A clock that stands still until `now` is set."""
+    clock = types.SimpleNamespace(now=100.0)
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def test_a_line_every_15_seconds_has_rate_and_rest(clock, capsys):
+    """40 of the remaining 80 steps in 20 s: 2 a second, and 20 s left. What was done is no work."""
+    with Progress("steps", 1100, done=1020) as bar:
+        clock.now += 14.9
+        bar.advance(10, note="loss 5.0")
+        assert capsys.readouterr().err == ""
+        clock.now += 5.1
+        bar.advance(30, note="loss 4.0")
+        assert capsys.readouterr().err == "1,060/1,100 steps (2.0/s, 20 s left) loss 4.0\n"
+        clock.now += 14.9
+        bar.advance(1)
+        assert capsys.readouterr().err == ""
+
+
+def test_slow_units_and_an_unknown_total(clock, capsys):
+    with Progress("records") as bar:
+        clock.now += 60.0
+        bar.advance(3)
+    assert capsys.readouterr().err == "3 records (20 s each)\n"
 
 
 def test_only_the_chief_of_several_workers_prints(capsys):
