@@ -155,3 +155,12 @@ def test_streams_and_epochs_have_keys_of_their_own():
         keyed_random.stream_key(s, t, e) for s in range(20) for t in range(1, 10) for e in range(20)
     }
     assert len(keys) == 20 * 9 * 20
+
+
+def test_each_purpose_has_a_stream_of_its_own():
+    """Draws of two purposes with one key would be the same."""
+    names = [
+        name for name, value in vars(keyed_random).items() if name.isupper() and name[0] != "_"
+    ]
+    streams = {getattr(keyed_random, name) for name in names}
+    assert len(streams) == len(names) >= 17
