@@ -1,0 +1,22 @@
+"""SIGTERM and Ctrl-C: the first is noted, the second ends the process."""
+
+import signal
+
+import pytest
+
+from pretraining.loop.stop_request import StopRequest
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_process_at_once(number: signal.Signals, capsys):
+    """With the status of a shell for the second one; afterwards signals do what they did before."""
+    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
+    with StopRequest() as stop:
+        assert stop.signal == 0
+        signal.raise_signal(number)
+        assert stop.signal == number
+        assert "saving after this loop" in capsys.readouterr().out
+        with pytest.raises(SystemExit) as ended:
+            signal.raise_signal(signal.SIGTERM)
+        assert ended.value.code == 143 and stop.signal == number
+    assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
