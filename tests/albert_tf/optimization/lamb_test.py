@@ -103,6 +103,14 @@ def test_biases_and_norms_are_excluded(tiny):
     assert any("output_bias" in name for name in excluded)
 
 
+def test_the_copies_of_a_mirrored_variable_are_excluded_like_it():
+    """TensorFlow appends the number of the replica to the name of each further copy."""
+    for name, is_excluded in (("dense/bias", True), ("layer_norm/beta", True), ("kernel", False)):
+        for copy in ("", "/replica_1", "/replica_12"):
+            variable = tf.Variable([1.0], name=name + copy)
+            assert Lamb(1.0).is_excluded(variable) == is_excluded, variable.name
+
+
 def test_the_decay_of_tf_keras_is_refused():
     """It would come on top of ours, and for all variables."""
     with pytest.raises(ValueError, match="weight_decay_rate"):
