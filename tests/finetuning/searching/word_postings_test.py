@@ -69,3 +69,9 @@ def test_common_words_are_not_marked_beside_rare_ones(searches):
     search = searches(["the red fox"] * 19 + ["the dog"] * 30)
     assert search.telling_words("The fox, unknown") == {"fox"}
     assert search.telling_words("the dog") == {"the", "dog"}
+
+
+def test_of_many_passages_a_word_of_a_fifth_of_them_is_common(searches):
+    search = searches(["a red fox"] * 39 + ["a fox"] + ["a dog"] * 160)
+    assert search.telling_words("red fox") == {"red"}
+    assert search.telling_words("fox dog") == {"fox", "dog"}
