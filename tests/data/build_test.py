@@ -283,12 +283,18 @@ def test_another_content_of_the_corpus_is_refused(tiny_tokenizer, tmp_path):
         build(options)
 
 
-@pytest.mark.parametrize("name", ["notes.txt", MANIFEST])
-def test_foreign_content_is_refused_and_left_alone(options, name):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("notes.txt", "--output must name a new or empty folder"),
+        (MANIFEST, "must be a manifest of"),
+    ],
+)
+def test_foreign_content_is_refused_and_left_alone(options, name, message):
     folder = pathlib.Path(options.output)
     folder.mkdir()
     (folder / name).write_text('{"mine": 1}')
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=message):
         build(options)
     assert content(folder) == {name: b'{"mine": 1}'}
 

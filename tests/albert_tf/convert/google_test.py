@@ -147,14 +147,14 @@ def test_a_folder_named_like_a_pattern(tensors, tmp_path):
 def test_a_deliberate_partial_load_is_named(tensors, tmp_path, tiny):
     without = {n: v for n, v in tensors.items() if not n.startswith("cls/")}
     prefix = save_tf1(tmp_path, without | {"output_weights": np.zeros([3, 32])}, JSON | {"x": 1})
-    for policy in (
-        STRICT,
-        MismatchPolicy(ignore=("output_weights", "x")),
-        MismatchPolicy(("mlm_head",), ("output_weights", "x")),
-        MismatchPolicy(("mlm_head", "pair_head"), ("x",)),
-        MismatchPolicy(("mlm_head", "pair_head"), ("output_weights",)),
+    for policy, words in (
+        (STRICT, "--ignore=x"),
+        (MismatchPolicy(ignore=("output_weights", "x")), "missing.*cls/predictions"),
+        (MismatchPolicy(("mlm_head",), ("output_weights", "x")), "2 missing.*cls/seq_relationship"),
+        (MismatchPolicy(("mlm_head", "pair_head"), ("x",)), "1 unexpected.*output_weights"),
+        (MismatchPolicy(("mlm_head", "pair_head"), ("output_weights",)), "--ignore=x"),
     ):
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match=words):
             google.read(prefix, policy)
     policy = MismatchPolicy(("mlm_head", "pair_head"), ("output_weights", "x"))
     bundle = google.read(prefix, policy)

@@ -218,7 +218,13 @@ def test_damaged_metrics_are_named(run, line):
 
 @pytest.mark.parametrize(
     "line",
-    ['{"loss": 1}', '{"step": "1"}', '{"step": 1, "loss": null}', f'{{"step": {10**30}}}'],
+    [
+        '{"loss": 1}',
+        '{"step": "1"}',
+        '{"step": true}',
+        '{"step": 1, "loss": null}',
+        f'{{"step": {10**30}}}',
+    ],
 )
 def test_metrics_without_numbers_are_refused_before_the_run_resumes(run, line):
     run.add_metrics({"step": 1, "loss": math.nan})

@@ -137,7 +137,7 @@ def test_decode_and_ids_out_of_range(tiny):
     for bad in (-1, tiny.vocab_size):
         with pytest.raises(InputError, match=rf"\[0, {tiny.vocab_size}\).*{bad}"):
             tiny.decode([bad])
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match=rf"\[0, {tiny.vocab_size}\).*{bad}"):
             tiny.id_to_piece(bad)
 
 

@@ -94,7 +94,7 @@ def test_work_of_the_same_identity_is_continued(tmp_path, error):
     assert os.listdir(tmp_path) == ["new"] and os.listdir(tmp_path / "new") == ["a"]
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
     def flock(*_):
         raise OSError(number, "no locks")
