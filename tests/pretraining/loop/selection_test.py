@@ -99,6 +99,48 @@ def test_the_best_is_exported_only_with_a_checkpoint(tmp_path: pathlib.Path):
         selection.export(40)
 
 
+def selection_of(folder: pathlib.Path, metric: str = "loss/mlm", export: str = "none") -> Selection:
+    """Of a run of 50 steps, with a checkpoint and an evaluation every 10 of them."""
+    loop = LoopConfig(steps=50, steps_per_loop=10, checkpoint_every=10, export=export)
+    evaluation = EvaluationConfig(every=10, metric=metric, patience=2)
+    config = dataclasses.replace(EXPERIMENTS["smoke"], loop=loop, evaluation=evaluation)
+    model, run = tf.Module(), RunDir(str(folder))
+    model.weight = tf.Variable(0.0)
+    return Selection(config, model, None, run, run)
+
+
+@pytest.mark.parametrize(
+    ("metric", "better", "worse"), [("loss/mlm", 0.4, 0.6), ("accuracy/mlm", 0.6, 0.4)]
+)
+def test_a_loss_is_better_if_lower_and_an_accuracy_if_higher(
+    tmp_path: pathlib.Path, metric: str, better: float, worse: float
+):
+    selection = selection_of(tmp_path, metric)
+    assert [selection.add(*each) for each in ((10, 0.5), (20, worse), (30, better))] == [1, 0, 1]
+    assert (selection.step, selection.value) == (30, better)
+
+
+@pytest.mark.parametrize(
+    ("export", "steps", "until_patience_ends"),
+    [("none", [], []), ("last", [50], [30]), ("every:20", [20, 40, 50], [20, 30])],
+)
+def test_when_the_encoder_is_exported(
+    tmp_path: pathlib.Path, export: str, steps: list[int], until_patience_ends: list[int]
+):
+    def tried(selection: Selection, last: int) -> list[int]:
+        found = []
+        for step in range(10, last + 1, 10):
+            selection.stale = int(last < 50 and step == last) * 2
+            try:
+                selection.export(step)
+            except InputNotFoundError:  # there is nothing to export here
+                found.append(step)
+        return found
+
+    assert tried(selection_of(tmp_path, export=export), 50) == steps
+    assert tried(selection_of(tmp_path, export=export), 30) == until_patience_ends
+
+
 @pytest.mark.slow
 def test_the_held_out_records_are_part_of_the_run(tiny_records: str, tmp_path: pathlib.Path):
     with pytest.raises(InputError, match="--heldout=FOLDER and --set evaluation.every=STEPS go"):
