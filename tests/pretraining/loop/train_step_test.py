@@ -12,7 +12,7 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from benchmarks.workloads import WORKLOADS, random_batch
 from data.objectives.registry import ObjectiveConfig
 from pretraining.loop import train_step
-from pretraining.loop.config import LoopConfig, PretrainConfig
+from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
 WORKLOAD = dataclasses.replace(WORKLOADS["tiny"], batch_size=6)
@@ -170,6 +170,37 @@ def test_a_step_that_is_not_finite_changes_nothing_but_the_number_of_steps():
         assert float(results["skipped"]) == float(not moved)
         assert (float(results["mlm_loss"]) > 0) == (float(results["grad_norm"]) > 0) == moved
     assert int(optimizer.iterations) == 2
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1.0])
+def test_a_loss_that_is_not_finite_skips_the_step_whatever_its_gradient(value: float):
+    model = AlbertPretrainer(ONE_LAYER).create_weights()
+    config = PretrainConfig(model=model.config)
+    optimizer = make_optimizer(config)
+    optimizer.build(model.trainable_variables)
+    step, before = TrainStep(model, optimizer, config), model.get_weights()
+    optimizer.iterations.assign(1000)  # of the warm-up, whose first step has the rate 0
+    sums = tf.constant([value] + [1.0] * (len(step.sums) - 1))
+    results = step.update(sums, [tf.ones(variable.shape) for variable in step.variables])
+    is_finite = value == 1.0
+    assert (float(results["skipped"]), float(results["mlm_loss"])) == (not is_finite, is_finite)
+    after = model.get_weights()
+    assert any(map(lambda a, b: (a != b).any(), before, after)) == is_finite
+
+
+@pytest.mark.parametrize(("norm", "clipped"), [(8.0, 0.5), (0.25, 0.25)])
+def test_all_gradients_together_are_clipped(norm: float, clipped: float):
+    """The first moment is a tenth of the gradient; the norm that is logged is that before."""
+    model = AlbertPretrainer(ONE_LAYER).create_weights()
+    config = PretrainConfig(model=model.config, optimizer=OptimizerConfig(clip_norm=0.5))
+    optimizer = make_optimizer(config)
+    optimizer.build(model.trainable_variables)
+    step = TrainStep(model, optimizer, config)
+    ones = [tf.ones(variable.shape) for variable in step.variables]
+    scale = norm / tf.linalg.global_norm(ones)
+    results = step.update(tf.ones([len(step.sums)]), [scale * each for each in ones])
+    assert float(results["grad_norm"]) == pytest.approx(norm, rel=1e-5)
+    assert float(tf.linalg.global_norm(optimizer._m)) == pytest.approx(0.1 * clipped, rel=1e-4)
 
 
 def test_the_weight_of_the_pair_loss_scales_its_gradient_alone():
