@@ -47,6 +47,26 @@ def test_the_rate_falls_at_the_end_alone():
     assert resolve(SMOKE, [], MANIFEST).constant_steps == 0  # from the beginning, as in the paper
 
 
+@pytest.mark.parametrize(
+    ("scaling", "rates"),
+    [("none", (0.01, 0.01, 0.02)), ("sqrt", (0.02, 0.005, 0.04)), ("linear", (0.04, 0.0025, 0.08))],
+)
+def test_the_rate_follows_the_batch(scaling: str, rates: tuple[float, ...]):
+    """Of four times and a quarter of the experiment's 16 sequences; a given rate is one for 16."""
+    cases = (("64",), ("4",), ("64", "optimizer.learning_rate=0.02"))
+    for (batch, *more), rate in zip(cases, rates, strict=True):
+        chosen = [f"loop.global_batch_size={batch}", f"optimizer.batch_scaling={scaling}", *more]
+        config = resolve(SMOKE, chosen, MANIFEST)
+        assert config.optimizer.learning_rate == pytest.approx(rate)
+
+
+def test_evaluations_that_would_never_come_are_refused():
+    with pytest.raises(
+        ConfigError, match="`evaluation.every` must not exceed `loop.steps`.* 50, 4"
+    ):
+        resolve(SMOKE, ["evaluation.every=50"], MANIFEST)
+
+
 def test_values_that_belong_together_are_set_together():
     config = resolve(SMOKE, ["loop.steps_per_loop=8", "loop.checkpoint_every=16"], MANIFEST)
     assert (config.loop.steps_per_loop, config.loop.checkpoint_every) == (8, 16)
