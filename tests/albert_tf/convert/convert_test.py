@@ -457,10 +457,11 @@ def test_tied_and_constant_tensors_of_hugging_face(tiny):
     assert same(huggingface.to_ours(config, tied, STRICT, "it"), weights)
     del tied["predictions.bias"]
     assert same(huggingface.to_ours(config, tied, STRICT, "it"), weights)
+    other = {"weight": table[:32] + 1, "bias": bias[:32] + 1}
     for name in ("predictions.decoder", huggingface.PROJECTION):
-        other = tied | {f"{name}.weight": table[:32] + 1}
-        with pytest.raises(InputError, match=name):
-            huggingface.to_ours(config, other, STRICT, "it")
+        for part, value in other.items():
+            with pytest.raises(InputError, match=name):
+                huggingface.to_ours(config, tensors | {f"{name}.{part}": value}, STRICT, "it")
 
 
 @pytest.mark.parametrize("rules", [Normalization(), Normalization(False, False)])
