@@ -363,7 +363,7 @@ def test_a_loop_of_layers_has_the_same_output_in_training():
         np.testing.assert_allclose(only, last, rtol=1e-5, atol=1e-5)
 
 
-def test_a_task_model_computes_as_its_encoder(tmp_path: pathlib.Path):
+def test_a_task_model_computes_as_its_encoder():
     assert classifier(AlbertEncoder(CONFIG, dtype="mixed_bfloat16")).compute_dtype == "bfloat16"
     with pytest.raises(ValueError, match="dtype.*must be its encoder's, float32. .*bfloat16"):
         classifier(AlbertEncoder(CONFIG), dtype="mixed_bfloat16")

@@ -243,7 +243,7 @@ def test_dupe_factor_cuts_each_document_anew(options):
     assert len(set(records)) > 0.6 * len(records)  # most are cut elsewhere the second time
 
 
-def test_a_complete_build_is_kept_and_another_one_refused(options, capsys, tmp_path):
+def test_a_complete_build_is_kept_and_another_one_refused(options, capsys):
     build(options)
     before = {p: p.stat().st_mtime_ns for p in pathlib.Path(options.output).rglob("*")}
     build(dataclasses.replace(options, num_workers=2))

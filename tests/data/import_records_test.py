@@ -258,7 +258,7 @@ def test_a_folder_is_no_file(imported, tmp_path):
         imported(files=str(tmp_path))
 
 
-def test_files_of_two_kinds_are_told(imported, built, sentence_maker, tiny_tokenizer, tmp_path):
+def test_files_of_two_kinds_are_told(imported, sentence_maker, tiny_tokenizer, tmp_path):
     for number, length in enumerate((16, 32)):
         rng = random.Random(number)
         text = "\n".join(sentence_maker(rng, 4) for _ in range(40))

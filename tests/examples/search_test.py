@@ -72,7 +72,7 @@ def test_the_words_of_the_query_are_bold_on_a_terminal(world, capsys, monkeypatc
     assert "lazy \033[1mdog\033[0m sleeps in the \033[1msun\033[0m." in capsys.readouterr().out
 
 
-def test_words_in_decomposed_characters_are_bold(monkeypatch):
+def test_words_in_decomposed_characters_are_bold():
     text = "Un cafe\u0301 noir"
     result = Result(1, 0.0, Passage(text, "a", 1, 1, 0), text, [(3, 8)])
     assert [*search._lines(result, 80, True)] == ["   Un \033[1mcafe\u0301\033[0m noir"]
@@ -145,7 +145,7 @@ def test_an_index_is_brought_up_to_date(world, pretrained, tmp_path, capsys):
     )
 
 
-def test_an_interruption_says_what_to_do(world, pretrained, tmp_path, capsys, monkeypatch):
+def test_an_interruption_says_what_to_do(world, tmp_path, capsys, monkeypatch):
     def interrupted(*arguments) -> None:
         raise KeyboardInterrupt
 

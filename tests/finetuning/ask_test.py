@@ -217,9 +217,7 @@ def test_where_answers_go_is_checked_before_anything_is_asked(
         predict.main(PredictOptions(str(tmp_path / "no run"), **values))
 
 
-def test_texts_that_are_cut_are_counted(
-    tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path, capsys
-):
+def test_texts_that_are_cut_are_counted(tuned: pathlib.Path, tmp_path: pathlib.Path, capsys):
     """32 pieces; the count is of all chunks together, and of parts too."""
     long = " ".join(["pear"] * 40)
     ask(tuned, f"{long}\nsaw\n{long}\n", tmp_path, chunk_size=2)

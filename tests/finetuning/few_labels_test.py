@@ -68,7 +68,7 @@ def test_the_head_is_the_logistic_regression_of_the_training_texts(run: RunDir, 
     assert min(np.abs(ours - theirs).max() for theirs in best) < 1e-3
 
 
-def test_contrast_brings_texts_of_a_label_together(run: RunDir, start: str, fruit: str):
+def test_contrast_brings_texts_of_a_label_together(run: RunDir, start: str):
     def margin(path: str) -> float:
         """The mean cosine within the labels less that between them."""
         embed = albert_tf.load_embedder(path)

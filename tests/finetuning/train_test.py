@@ -311,7 +311,7 @@ def test_a_vocabulary_of_another_language_is_told(start: str, tmp_path: pathlib.
     assert line.endswith(", and 3 other characters. Check that the encoder is for such text.")
 
 
-def test_the_paper_s_recipe_gives_way_to_the_user(start: str):
+def test_the_paper_s_recipe_gives_way_to_the_user():
     """CoLA in Table 14: 5,336 steps, 320 of them warm-up."""
 
     def recipe(*assignments: str, name: str = "paper") -> dict:
@@ -367,7 +367,7 @@ def test_an_exported_encoder_is_a_start(exports: pathlib.Path):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_where_to_start_from(tuned: pathlib.Path, start: str, tmp_path: pathlib.Path):
+def test_where_to_start_from(tuned: pathlib.Path, start: str):
     with pytest.raises(InputError, match="either --init or --init_from_task"):
         StartingPoint.of(None, None, None)
     with pytest.raises(
@@ -386,7 +386,7 @@ def test_a_vocabulary_of_another_model(start: str, tmp_path: pathlib.Path):
         StartingPoint.of(start, None, str(vocabulary))
 
 
-def test_the_head_of_the_same_task_is_kept(tuned: pathlib.Path, fruit: str, start: str):
+def test_the_head_of_the_same_task_is_kept(tuned: pathlib.Path, fruit: str):
     from albert_tf.tasks.predictor import load_task_model
     from finetuning.training.starting_point import resolve
 

@@ -48,7 +48,7 @@ def test_settings_come_back_from_json(case):
     assert short.seq_length == 16 and short.head() == case.settings.head()
 
 
-def test_an_impossible_setting_is_named_with_its_file(case, path, tmp_path):
+def test_an_impossible_setting_is_named_with_its_file(path, tmp_path):
     folder = shutil.copytree(path, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())
     for key, value in (("seq_length", 0), ("other", 1)):

@@ -96,7 +96,7 @@ def test_the_names_and_shapes_of_transformers(kind, tiny):
     assert ("albert.pooler.weight" in tensors) == (kind not in WITHOUT_POOLER)
 
 
-def test_the_keys_that_transformers_reads(save, tmp_path):
+def test_the_keys_that_transformers_reads():
     values = huggingface_task.to_json(SETTINGS["classifier"])
     assert values["architectures"] == ["AlbertForSequenceClassification"]
     assert values["id2label"] == {"0": "no", "1": "maybe", "2": "yes"}

@@ -175,7 +175,7 @@ def test_half_sharing_is_written_apart_only_on_request(tiny, tmp_path):
     assert sum("ffn_1/intermediate/dense/kernel" in name for name in names) == 3
 
 
-def test_a_missing_head_starts_anew(tiny, tmp_path, capsys):
+def test_a_missing_head_starts_anew(tiny):
     config = tiny.replace(initializer_range=0.02)
     weights = random_weights(config)
     without = {n: v for n, v in weights.items() if not n.startswith("pair_head")}

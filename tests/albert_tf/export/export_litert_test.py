@@ -262,9 +262,7 @@ class TestRefusals:
             ({"seq_length": 2}, "--seq_length must be between 3 and 40.*2"),
         ],
     )
-    def test_options_without_an_onnx_form_are_refused(
-        self, tiny, write, tmp_path_factory, options, message
-    ):
+    def test_options_without_an_onnx_form_are_refused(self, tiny, write, options, message):
         with pytest.raises(InputError, match=message):
             write(self.Textual(), tiny, **options)
 

@@ -96,7 +96,7 @@ def test_words_of_pieces_are_packed_too(loaded):
     assert packed.numpy().tolist() == [[2, 5, 6, 7, 3, 0], [2, 8, 3, 0, 0, 0]]
 
 
-def test_special_tokens(tiny, loaded):
+def test_special_tokens(loaded):
     wanted = dict(
         vocab_size=400, padding_id=0, start_of_sequence_id=2, end_of_segment_id=3, mask_id=4
     )

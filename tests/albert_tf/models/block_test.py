@@ -214,7 +214,7 @@ def test_mixed_precision_and_saved_files(tmp_path):
     np.testing.assert_array_equal(*outputs)
 
 
-def test_a_run_of_another_block_is_copied_and_refused(tmp_path, capsys):
+def test_a_run_of_another_block_is_copied_and_refused(tmp_path):
     model = AlbertPretrainer(config(**NEW)).create_weights()
     source = tmp_path / "run"
     tf.train.Checkpoint(model=model).save(str(source / "checkpoints" / "ckpt"))

@@ -128,7 +128,7 @@ def test_candidates_by_brute_force(model, inputs):
     assert outputs["score"].shape == (2, 9 if model.task.answerable else 7)
 
 
-def test_windows_are_compared_by_their_logits(tiny):
+def test_windows_are_compared_by_their_logits():
     """Two windows of one context: the second is less sure, but of higher logits."""
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
     tokenizer = Tokenizer("\n".join(vocabulary).encode(), Normalization())

@@ -110,7 +110,7 @@ def test_google_reader_finds_whole_masked_sequences(built, corpus, tiny_tokenize
     assert num_exact > 0.9 * len(records)  # else no word that is left fits
 
 
-def test_labels_are_balanced_and_lone_sentences_get_a_true_one(built, corpus, tiny_tokenizer):
+def test_labels_are_balanced_and_lone_sentences_get_a_true_one(built):
     """A document of one sentence is cut in its middle; one of a single piece is left out."""
     folder = built("google", dupe_factor=5)
     labels = np.array([record["next_sentence_labels"].item() for record in records_of(folder)])

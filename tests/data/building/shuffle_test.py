@@ -39,7 +39,7 @@ def test_a_large_shard_is_sorted_in_ranges_of_keys(tmp_path, sorted_bytes):
     assert len(found) == 150
 
 
-def test_written_blocks_are_read_back(tmp_path):
+def test_written_blocks_are_read_back():
     file = io.BytesIO()
     blocks = [pairs(5, 1), pairs(7, 2)]
     for block in blocks:

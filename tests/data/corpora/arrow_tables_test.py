@@ -123,7 +123,7 @@ def test_options_that_do_not_apply():
         NumberedCorpus("parquet:a", "file", "strict", None)
 
 
-def test_json_lines_with_another_key(shared_data, tmp_path):
+def test_json_lines_with_another_key(shared_data):
     path = f"{shared_data}/odd_files/C03/a.jsonl"
     found = list(read_documents(f"jsonl:{path}", text_column="content"))
     rows = [json.loads(line) for line in open(path, encoding="utf-8")]

@@ -113,7 +113,7 @@ def test_each_part_draws_different_dropout(begin, config, features, monkeypatch)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-def test_a_pooler_without_a_gradient_stays(begin, config, precision: str):
+def test_a_pooler_without_a_gradient_stays(config, precision: str):
     """Of spans: several targets, hints, and a weight that decay alone would move."""
     task = SpanSettings(answerable=True, dropout=0.0)
     rng = np.random.default_rng(0)

@@ -249,7 +249,7 @@ class TestGuard:
         guard.check(2, np.array([0.0, 1.0]), run, lambda batch: [])
         assert [row["step"] for row in run.skipped()] == [4, 5, 1]
 
-    def test_nothing_to_go_back_to_is_told(self, tmp_path: pathlib.Path):
+    def test_nothing_to_go_back_to_is_told(self):
         guard = Guard(GuardConfig(1, 3))
         with pytest.raises(InputError, match="no checkpoint up to step 0 can be read"):
             guard.roll_back(6, lambda step: None)
