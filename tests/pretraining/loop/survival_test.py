@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import sys
+import types
 from collections.abc import Callable
 
 import numpy as np
@@ -17,6 +18,7 @@ import tensorflow as tf
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError, MachineError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.training.checkpoints import Checkpoints
 from data.pipeline.batches import Records
 from pretraining.loop import training
 from pretraining.loop.config import GuardConfig, PretrainConfig, resolve
@@ -24,6 +26,7 @@ from pretraining.loop.divergence_guard import Guard
 from pretraining.loop.recipes import SMOKE
 from pretraining.loop.runtime import StrategyRuntime
 from pretraining.loop.train_step import TrainStep
+from pretraining.loop.training import TrainingState
 from tests.pretraining.loop.stub_step import StubStep, fingerprints
 
 FAST = (
@@ -174,6 +177,45 @@ class TestStopping:
             with pytest.raises(InputError, match=wrong):
                 run_in(tmp_path / "run", masked_records, steps(changed, 4))
             assert "damaged" not in capsys.readouterr().out
+
+
+class TestCheckpoints:
+    """What is there after going back and after a signal, so that a kill right then changes nothing.
+
+    The run went back to step 4, or would: it has room for a checkpoint, and one of step 8.
+    """
+
+    def state(self, folder: pathlib.Path, step: int, *saved: int) -> types.SimpleNamespace:
+        guard = Guard(GuardConfig(1, 3))
+        guard.last_good.assign(4)
+        path = str(folder)
+        checkpoints = Checkpoints(tf.train.Checkpoint(guard=guard), path, path, keep=1)
+        for each in saved:
+            checkpoints.save(each, also_keep=4)
+        nothing = types.SimpleNamespace(
+            to_variables=lambda: None, from_variables=lambda: None, is_chief=False
+        )
+        return types.SimpleNamespace(
+            step=step,
+            guard=guard,
+            checkpoints=checkpoints,
+            runtime=nothing,
+            rewind=lambda: None,
+            _export=lambda: None,
+        )
+
+    def test_later_ones_are_dropped_with_the_steps_that_are_taken_again(self, tmp_path):
+        state = self.state(tmp_path, 10, 4, 8)
+        TrainingState.roll_back(state)
+        assert (state.step, state.checkpoints.steps()) == (4, [4])
+
+    @pytest.mark.parametrize(("step", "steps"), [(8, [8, 4]), (4, [4])])
+    def test_the_one_to_go_back_to_stays_beside_that_of_a_signal(self, tmp_path, step, steps):
+        state = self.state(tmp_path, step, 4)
+        with pytest.raises(SystemExit) as ended:
+            TrainingState.save_and_exit(state, signal.SIGINT)
+        assert ended.value.code == 130
+        assert state.checkpoints.steps() == steps and int(state.guard.last_good) == 4
 
 
 class TestGuard:
