@@ -19,6 +19,7 @@ from albert_tf.convert import native
 from albert_tf.convert.__main__ import ConvertOptions
 from albert_tf.convert.__main__ import main as convert
 from albert_tf.convert.bundle import MismatchPolicy
+from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.kinds import EXPORTS, KINDS
@@ -106,6 +107,20 @@ def test_wrong_examples_are_refused(case, predictor):
     broken = dataclasses.replace(case.unlabeled("a"), **{case.examples[0].named_texts[0][0]: 5})
     with pytest.raises(InputError, match="must be a string"):
         predictor([broken])
+
+
+def test_the_head_drops_in_training(name, case, predictor):
+    """The encoder does not. Nor do the head of SQuAD 1.1, and vectors that are contrasted."""
+    kind, encoder = KINDS[case.name], predictor.model.encoder
+    if not hasattr(case.settings, "dropout"):
+        return
+    assert encoder.config.hidden_dropout == encoder.config.attention_dropout == 0
+    model = kind.model(AlbertEncoder(encoder.config), case.settings.replace(dropout=0.5))
+    features = kind.featurize(case.examples, predictor.tokenizer, case.settings)
+    inputs, _ = features.batch(tf.range(len(features)))
+    one, two = (tf.nest.flatten(model.create_weights()(inputs, training=True)) for _ in range(2))
+    differ = any(np.any(left != right) for left, right in zip(one, two, strict=True))
+    assert differ == (name not in ("span", "classifier by contrast"))
 
 
 def outputs_of(predictor: Predictor, examples: list[Any]) -> tuple[Any, Any]:
