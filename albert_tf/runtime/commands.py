@@ -191,9 +191,10 @@ def run(
     _escape_output()
     name = spec.name.removesuffix(".__main__") if spec else os.path.basename(sys.argv[0])
     sys.stderr = sys.stderr or open(os.devnull, "w")  # closed by `2>&-`
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup ignores SIGHUP
-            signal.signal(number, functools.partial(_terminate, os.getpid()))
+    terminate = functools.partial(_terminate, os.getpid())
+    signal.signal(signal.SIGTERM, terminate)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, terminate)
     sys.unraisablehook = _repeat_signal
     try:
         if signal.getsignal(signal.SIGINT) is _exit_quietly:

@@ -24,7 +24,7 @@ class StopRequest:
         self._previous_handlers = {
             number: signal.signal(number, self._handle)
             for number in _SIGNALS
-            if signal.getsignal(number) != signal.SIG_IGN  # as nohup ignores SIGHUP
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN  # nohup
         }
         return self
 

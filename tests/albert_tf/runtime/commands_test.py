@@ -190,7 +190,9 @@ def status(monkeypatch, capsys):
     """program -> exit status and standard error of the command, in this process."""
     monkeypatch.setattr(sys, "argv", ["prog", "--corpus=a"])
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
     interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def status(program) -> tuple[int, str]:

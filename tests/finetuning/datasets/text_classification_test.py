@@ -211,7 +211,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_without_a_dev_part_it_is_said_how_to_make_one(tmp_path):
     source = write(tmp_path, train_tsv="text\tlabel\nx\ta\ny\tb\n")
-    with pytest.raises(InputNotFoundError, match=r"dev\.tsv .* train with --dev_fraction=0\.1"):
+    with pytest.raises(InputNotFoundError, match=r"dev\.tsv .* finetuning.train with --dev_frac"):
         TASK.read(source)
 
 

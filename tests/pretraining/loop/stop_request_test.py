@@ -7,6 +7,15 @@ import pytest
 from pretraining.loop.stop_request import StopRequest
 
 
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_closed_terminal_stops_a_run_unless_nohup_ignores_it(handler):
+    before = signal.signal(signal.SIGHUP, handler)
+    with StopRequest() as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.signal == (0 if handler == signal.SIG_IGN else signal.SIGHUP)
+    assert signal.signal(signal.SIGHUP, before) == handler
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_the_process_at_once(number: signal.Signals, capsys):
     """With the status of a shell for the second one; afterwards signals do what they did before."""
