@@ -5,8 +5,8 @@ documents have (--repeated_lines), paragraphs that share 8 words in a row with e
 (--held_out), documents with too few or too many words, too few letters or another language, and
 last the documents that repeat an earlier one (--duplicates). The output folder has JSON lines for
 data.build, documents in their order, and report.md, with counts and examples of what was removed;
-it appears only when it is complete. The same corpus and options produce the same bytes. Memory is
-bounded: about 200 MB, 160 bytes a document for --duplicates=near, 64 MiB or a 64th of the text for
+it appears only when it is complete. The same corpus and options produce the same bytes. It takes
+about 200 MB of memory, 160 bytes a document for --duplicates=near, 64 MiB or a 64th of the text for
 --repeated_lines, and 8 bytes for each run of 8 words of --held_out.
 
     python -m data.clean --corpus=html:'pages/*.html' --duplicates=near --repeated_lines=20 \

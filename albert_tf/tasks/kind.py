@@ -166,7 +166,8 @@ class Kind(Export, Generic[SettingsT]):
     def text_logits(self, outputs: Any, features: Any, task: SettingsT) -> Any:
         """Return the logits of the examples from those of their windows.
 
-        Here their softmax is the pooled probabilities; those of `max` are normalized.
+        Here the outputs are logits of labels that exclude each other. The softmax of the result is
+        the pooled probabilities; those of `max` are normalized.
         """
         if features.num_examples == len(outputs):
             return outputs

@@ -185,8 +185,9 @@ class TaskModel(PolicyMixin, tf_keras.Model):
             return [tf.convert_to_tensor(gradient) for gradient, _ in known]
 
         gradients = accumulated(of_part, batch, key, count)
-        with tf.init_scope():  # with all weights, as Keras builds it to load its variables
-            self.optimizer.build(self.trainable_variables)
+        if hasattr(self.optimizer, "build"):  # Keras's legacy optimizers have none
+            with tf.init_scope():  # with all weights, as Keras builds it to load its variables
+                self.optimizer.build(self.trainable_variables)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return self.get_metrics_result()
 

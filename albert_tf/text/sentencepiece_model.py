@@ -184,6 +184,7 @@ def _ends_in_digit_comma(piece: str) -> bool:
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
+@functools.lru_cache(2**12)
 def varint(value: int) -> bytes:
     """Return the encoding of a non-negative integer; a ValueError for a negative one."""
     if value < 0:

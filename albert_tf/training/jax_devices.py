@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.runtime import devices, extras
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files import paths
 from albert_tf.training.jax_program import check_programs, load_jax
 
 # On a GPU, sums by atomic additions are in no order. (`xla_gpu_deterministic_ops` would also choose
@@ -58,7 +58,7 @@ class JaxDevices:
         self.platform = self.devices[0].platform
         if self.platform != "cpu" and not self.jax.config.jax_compilation_cache_dir:
             # The compiler times kernels to choose among them. A restart must have the same ones.
-            self.jax.config.update("jax_compilation_cache_dir", outputs.cache_folder("pjrt"))
+            self.jax.config.update("jax_compilation_cache_dir", paths.cache_folder("pjrt"))
         if deterministic:
             devices.make_deterministic()  # TensorFlow evaluates
             tf.random.set_seed(0)  # without one, it would refuse to draw what is replaced later

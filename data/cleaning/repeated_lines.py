@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 _CELLS = 2**24  # at least
-_BYTES_A_CELL = 256  # of text: a few lines, fewer than what is looked for
+_BYTES_A_CELL = 256  # of text, a few lines
 
 
 class RepeatedLines:
     """The lines that at least `least` documents have, found in two passes over the texts.
 
     The first pass counts in cells that lines may share, and the second one exactly, but only the
-    lines whose cell has reached `least`. So memory is bounded: 64 MiB or, if that is more, a 64th
-    of the text, and 100 bytes for each line of the second pass. White space at the ends of a line
+    lines whose cell has reached `least`. They take 64 MiB or, if that is more, a 64th of the text,
+    and 100 bytes for each line of the second pass. White space at the ends of a line
     does not count.
 
     Args:

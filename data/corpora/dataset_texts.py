@@ -1,7 +1,6 @@
 """The texts in files of datasets, whatever else these hold."""
 
 import csv
-import itertools
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -44,9 +43,10 @@ def _texts_of(file: TextFile, flag: str) -> Iterator[str]:
             csv.field_size_limit(sys.maxsize)  # the default is 131,072 characters
             first = next(lines, "")
             separator, is_named = csv_separator(first)
-            rows = lines if is_named else itertools.chain([first], lines)
-            for row in csv.reader(rows, delimiter=separator):
-                yield from row
+            rows = [*lines] if is_named else [first, *lines]
+            for mark in dict.fromkeys((separator, ",")):  # the first line may be a text
+                for row in csv.reader(rows, delimiter=mark):
+                    yield from row
         case ".tsv":
             for line in lines:
                 yield from line.rstrip("\r\n").split("\t")

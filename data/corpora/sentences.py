@@ -37,7 +37,7 @@ _QUOTATIVE = rf"(?:이?라[고는며]|하고)(?![{_HANGUL}])"
 # Possessive quantifiers and the look-behind keep the time linear for a long run of dots. A space
 # may precede a closing mark, as in `texte. »` and in WikiText's `. " `.
 _BOUNDARY = re.compile(
-    rf"(?:[{END}](?<![{END}][{END}])[{END}]*+|(?<=[{_GREEK}]);)"
+    rf"(?:[{END}](?<![{END}][{END}])[{END}]*+|(?<=[{_GREEK}]{{2}});)"
     rf"(?:(?<=[{_WIDE_END}])(?<!．(?=[0-9０-９]))[{WIDE_CLOSE}]*+"
     rf"|{_GLUED}"
     rf"|[{CLOSE}]*+(?:[ ][\"”»)\]](?=[ ]|$))?+"

@@ -20,7 +20,6 @@ from albert_tf.text.sentencepiece_model import varint
 INTEGERS, FLOATS, BYTES = b"\x1a", b"\x12", b"\n"
 
 
-@functools.lru_cache(2**12)
 def entry_head(name: str, kind: bytes, size: int) -> bytes:
     """Return the bytes of a map entry that precede the `size` bytes of the feature's value."""
     values = b"\n" + varint(size)

@@ -68,7 +68,7 @@ class Classifier(TextKind[ClassifierSettings]):
         return ["## Classes", *mistakes.of_classes(task.labels, rows), *mistakes.worst(rows)]
 
     def check_training(self, config: Any, train: Features, replicas: int) -> None:
-        """Check that there are texts of each label to be alike, if they should.
+        """Check that a contrastive loss has at least two texts of each label.
 
         Raises:
           ConfigError: the loss is `contrastive`, and there are fewer than two texts of a label, or

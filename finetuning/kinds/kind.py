@@ -114,7 +114,7 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     def constant_answer(self, data: Data[SettingsT]) -> tuple[str, Prediction] | None:
         """Return the answer to give without reading the text, in words and as a prediction.
 
-        Return None if the examples have no answer in common: a constant orders nothing.
+        Return None if the examples have no answer in common.
         """
         return None
 

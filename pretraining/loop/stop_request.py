@@ -1,13 +1,14 @@
 """Handling of signals that end a run: training finishes the current loop and saves the run."""
 
+import contextlib
 import os
+import select
 import signal
 import sys
 from types import FrameType
 from typing import Self
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGHUP: the terminal was closed
-_NOTE = "stop requested: saving after this loop of steps\n"
 
 
 class StopRequest:
@@ -36,10 +37,16 @@ class StopRequest:
         if self.signal:
             sys.exit(128 + number)
         self.signal = number
-        for stream, text in ((sys.stdout, _NOTE), (sys.stderr, "")):
-            try:
-                print(text, end="", file=stream, flush=True)
-            except RuntimeError:  # the signal interrupted another print
-                pass
-            except OSError:  # the same signal has ended the reader, such as tee
+        _discard_output_without_reader()
+        with contextlib.suppress(RuntimeError):  # the signal interrupted another print
+            print("stop requested: saving after this loop of steps", flush=True)
+
+
+def _discard_output_without_reader() -> None:
+    """Redirect output whose reader the same signal has ended, such as tee or the terminal."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # no file, as in a notebook
+            poll = select.poll()
+            poll.register(stream.fileno(), 0)
+            if poll.poll(0):  # an error or a hang-up, which need no request
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from albert_tf.runtime import programs, settings
-from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files import outputs, paths
 from albert_tf.runtime.run_dir import version_of
 from pretraining.pjrt.compiled import CompiledSize
 from pretraining.tpu.step import Step
@@ -47,7 +47,7 @@ Compile = Callable[[Step, str], CompiledSize]
 
 def folder(system: str = "") -> str:
     """Return the cache folder; `system` is the project whose model is compiled, if not ours."""
-    return outputs.cache_folder("tpu_check", system)
+    return paths.cache_folder("tpu_check", system)
 
 
 def program_key(step: Step, topology: str) -> dict[str, Any]:

@@ -108,6 +108,7 @@ def test_sentences_of_a_test_set_are_dropped(corpus, tmp_path, capsys):
     [
         ("test.jsonl", '{"text_a": "x", "text_b": "Four FIVE six, seven!"}\n'),
         ("test.csv", "text;label\nFour FIVE six, seven!;a\n"),
+        ("lines.csv", "Four FIVE six; seven!\nx\n"),
         ("excel.csv", 'sep=;\n"Four FIVE six, seven!";a\n'),
         ("test.tsv", "id\ttext\n1\tFour FIVE six, seven!\n"),
         ("test.conll", "Four O\nFIVE O\nsix O\n, O\nseven O\n! O\n"),

@@ -144,3 +144,9 @@ def require_file(path: str, flag: str, remedy: str = "Write its content to a fil
         raise InputNotFoundError(f"{where}no file {path!r} (working directory {os.getcwd()}).")
     if kind := _kind_of(path):
         raise InputError(f"{where}{path} must be a file. Received: {kind}. {remedy}")
+
+
+def cache_folder(*names: str) -> str:
+    """Return the folder of a cache of this package, which may not exist."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(cache, "albert_tf", *names)

@@ -27,11 +27,13 @@ _ENDING = re.compile(r"(?<=[^\s'])(?:n't|'(?:s|m|d|ll|re|ve)?)(?=\s|$)")
 
 
 def is_chinese(text: str) -> bool:
-    """Return True if more than half of the text's letters are Chinese, and none are Japanese.
+    """Return True if more than half of the text's letters are Chinese.
 
-    A Latin word counts as one letter.
+    A Latin word counts as one letter. A text is Japanese if it has a tenth as many kana.
     """
-    characters = 0 if _KANA.search(text) else len(_CHARACTER.findall(text))
+    characters = len(_CHARACTER.findall(text))
+    if 10 * len(_KANA.findall(text)) > characters:
+        return False
     return characters > 0 and 2 * characters > len(_LETTERS.findall(text))
 
 

@@ -14,7 +14,7 @@ NAMES += ("encoder/stack/attention_0/query/bias", "encoder/pooler/kernel")
 
 
 def orthogonal_by_numpy(x: np.ndarray) -> np.ndarray:
-    """The iteration on singular values alone, which the matrix form leaves U and V as they are."""
+    """The iteration on singular values alone: the matrix form leaves U and V as they are."""
     u, s, v = np.linalg.svd(x, full_matrices=False)
     s = s / np.linalg.norm(s)
     for _ in range(5):
@@ -85,6 +85,14 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
     optimizer.apply_gradients([(tf.fill([2, 3], np.nan), variable)])
     np.testing.assert_array_equal(variable.numpy(), before[0])
     np.testing.assert_array_equal(optimizer._m[0].numpy(), before[1])
+
+
+def test_an_excluded_matrix_does_not_decay():
+    for exclude, wanted in ((["kernel"], 1.0), (["bias"], 0.9)):
+        variable = tf.Variable(tf.ones([2, 3]), name=NAMES[0])
+        optimizer = Muon(0.1, weight_decay_rate=1.0, exclude=exclude)
+        optimizer.apply_gradients([(tf.zeros([2, 3]), variable)])
+        np.testing.assert_allclose(variable, wanted, rtol=1e-6)
 
 
 def test_round_trip_of_the_configuration():

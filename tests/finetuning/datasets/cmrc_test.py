@@ -145,6 +145,7 @@ def test_the_context_tells_the_scorer():
         "1999年": True,
         "ここに日本語の文がある。": False,
         "東京都千代田区永田町一丁目に国会議事堂がある。": False,
+        "游戏以战国时代为舞台，日文名为「の」。": True,
         "한국어 中文": False,
         "The word 中国 means China.": False,
         "让-皮埃尔（Jean-Pierre Balligand），法国政治家": True,

@@ -1,5 +1,6 @@
 """What a run survives: SIGTERM, torn checkpoints, numbers that are not finite. Bit by bit."""
 
+import contextlib
 import dataclasses
 import functools
 import glob
@@ -130,11 +131,13 @@ class TestStopping:
         self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
     ):
         """As Ctrl-C ends `tee` before it."""
-        reader, writer = os.pipe()
-        os.close(reader)
         rare = config_of(tiny_records, "loop.checkpoint_every=100", "evaluation.every=2")
-        with os.fdopen(writer, "w") as stdout, pytest.raises(SystemExit):
-            monkeypatch.setattr(sys, "stdout", stdout)
+        with contextlib.ExitStack() as files, pytest.raises(SystemExit):
+            for name in ("stdout", "stderr"):
+                reader, writer = os.pipe()
+                os.close(reader)
+                stream = files.enter_context(os.fdopen(writer, "w"))
+                monkeypatch.setattr(sys, name, stream)
             run_in(tmp_path / "run", tiny_records, rare, **stop_at(2))
         assert tf.train.latest_checkpoint(str(tmp_path / "run/checkpoints")).endswith("ckpt-4")
 

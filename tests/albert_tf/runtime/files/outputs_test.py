@@ -110,11 +110,12 @@ def test_work_of_another_identity_is_kept_unless_it_is_superseded(tmp_path):
     with pytest.raises(OSError), outputs.new_folder(path, identity="one") as work:
         pathlib.Path(work, "a").touch()
         raise OSError
-    with (
-        pytest.raises(InputError, match="left its work in .*new.incomplete'. Repeat that command"),
-        outputs.new_folder(path, identity="other"),
-    ):
-        pass
+    for identity in ("other", ""):
+        with (
+            pytest.raises(InputError, match="left its work in .*new.incomplete'. Repeat that c"),
+            outputs.new_folder(path, identity=identity),
+        ):
+            pass
     with pytest.raises(OSError), outputs.new_folder(path, identity="one") as work:
         assert sorted(os.listdir(work)) == [outputs.MARK, "a"]
         (pathlib.Path(work) / "folder").mkdir()
@@ -360,19 +361,37 @@ def test_stdout_is_written_in_place_and_notes_go_to_stderr(tmp_path):
     assert (tmp_path / "out").read_text() == "row\n" * 2
 
 
-def test_two_processes_write_a_file(tmp_path, monkeypatch):
+def test_two_processes_write_a_file(tmp_path):
     """The one that ends last wins, with all of its content."""
     path = str(tmp_path / "a.txt")
     with outputs.new_text(path) as first:
         first.write("first" * 1000)
         first.flush()
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "getpid", lambda: 1)
-            with outputs.new_text(path) as second:
-                second.write("second")
+        with outputs.new_text(path) as second:
+            second.write("second")
         assert (tmp_path / "a.txt").read_text() == "second"
     assert (tmp_path / "a.txt").read_text() == "first" * 1000
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_what_a_killed_process_left_of_a_file_is_removed(tmp_path):
+    """Also inside a folder that is continued."""
+    code = (
+        "import os, sys\n"
+        "from albert_tf.runtime.files import outputs\n"
+        "with outputs.new_folder(sys.argv[1], identity='one') as work:\n"
+        "    with outputs.new_text(os.path.join(work, 'a.txt')) as file:\n"
+        "        file.write('half')\n"
+        "        file.flush()\n"
+        "        os._exit(9)\n"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "new"]
+    assert subprocess.run(command, cwd=ROOT).returncode == 9
+    with outputs.new_folder(str(tmp_path / "new"), identity="one") as work:
+        assert len(os.listdir(work)) == 2
+        with outputs.new_text(os.path.join(work, "a.txt")) as file:
+            file.write("whole")
+    assert os.listdir(tmp_path / "new") == ["a.txt"]
 
 
 def test_files_in_memory_are_replaced_whole():
