@@ -87,6 +87,15 @@ def test_a_column_without_a_one_is_a_label(tmp_path, capsys):
     assert "note: no training example has the label c, which" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("one", ["1", "1.0", "True", " true"])
+@pytest.mark.parametrize("zero", ["0", "0.0", "False", " false"])
+def test_a_column_of_a_label_in_all_forms(tmp_path, one: str, zero: str):
+    """As tables write integers, the same beside missing ones, and truth values."""
+    source = write(tmp_path, train_csv=f"text,a,b\nx,{one},{zero}\n", dev_csv="text,a,b\nz,0,1\n")
+    data = TASK.read(dataclasses.replace(source, reading=Reading(label_columns=("a", "b"))))
+    assert [each.label for each in data.train] == [(0,)]
+
+
 @pytest.mark.parametrize(
     ("rows", "first"),
     [
