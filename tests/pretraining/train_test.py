@@ -488,7 +488,7 @@ def test_no_sum_depends_on_time(tiny_records: str, way: tuple[str, ...], side_by
         iter(
             training_batches(
                 records,
-                config.objective,
+                config.objective.of_pairs,
                 config.masking,
                 config.loop.global_batch_size,
                 config.seed,
