@@ -290,7 +290,9 @@ import json, sys
 import jax
 jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
 from pretraining import train
-options = train.TrainOptions(**json.loads(sys.argv[2]))
+given = json.loads(sys.argv[2])  # whose lists were tuples
+given = {name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
+options = train.TrainOptions(**given)
 train.main(options)
 """
 
