@@ -18,7 +18,9 @@ from albert_tf.tasks.texts import featurize_texts
 from albert_tf.text.tokenizer import load_tokenizer
 from finetuning.kinds.classifier import _texts_of
 from finetuning.kinds.logistic_head import STRENGTHS, LogisticHead
+from finetuning.kinds.registry import FINETUNING
 from finetuning.train import FinetuneOptions, main
+from finetuning.training.config import TrainingConfig
 
 FEW = ("training.steps=20", "training.evaluate_every=10", "training.batch_size=16")
 
@@ -127,6 +129,22 @@ def test_a_balanced_head_is_that_of_balanced_weights(run: RunDir):
     }
     wanted = [each.fit(vectors, labels).decision_function(vectors) for each in strengths.values()]
     assert min(np.abs(found - each).max() for each in wanted) < 1e-3
+
+
+@pytest.mark.parametrize(("setting", "weights"), [("none", None), ("balanced", "balanced")])
+def test_the_head_has_the_weights_of_the_training(run: RunDir, setting: str, weights: str | None):
+    model, tokenizer = load_task_model(run.path), load_tokenizer(run.path)
+    labels = {"saw": 1, "plum": 0, "a hammer": 1, "a pear": 0, "file": 1, "saw and file": 1}
+    texts = [TextExample(text, label=label) for text, label in labels.items()]
+    features = featurize_texts(texts, tokenizer, model.task)
+    training = TrainingConfig(class_weights=setting)
+    solver, found = FINETUNING["classifier"].head_solver(model, features, training), []
+    vectors_of = lambda model: predict(model.text_vectors(), features, 4)  # noqa: E731
+    wanted = LogisticHead(model, vectors_of, features.targets["label"], features.example, weights)
+    for head in (solver, wanted):
+        head(model)
+        found.append(model.head.get_weights()[1])
+    np.testing.assert_allclose(*found, atol=1e-6)
 
 
 def test_windows_of_a_text_are_in_one_fold(run: RunDir):

@@ -9,6 +9,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.kinds.input_lines import input_lines, read_line
@@ -126,3 +127,14 @@ def test_a_context_may_be_null():
     line = '{"question": "a", "options": ["b", "c"], "context": null}'
     example, _ = read_line(line, MultipleChoiceSettings(), "in", 1)
     assert example.context == ""
+
+
+def test_an_embedding_is_of_a_text_or_of_a_whole_pair():
+    task = EmbeddingSettings()
+    pair, _ = read_line('{"text_a": "one", "text_b": "two"}', task, "in", 1)
+    assert (pair.first, pair.second) == ("one", "two")
+    single, _ = read_line('{"text": "one"}', task, "in", 1)
+    assert (single.first, single.second) == ("one", None)
+    for given, missing in (("text_a", "text_b"), ("text_b", "text_a")):
+        with pytest.raises(InputError, match=f"in:1: the key `{missing}` is missing"):
+            read_line(f'{{"{given}": "one", "text": "two"}}', task, "in", 1)
