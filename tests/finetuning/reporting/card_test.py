@@ -86,6 +86,18 @@ def test_mistakes(task: TaskSettings, example: object, right: dict, wrong: dict,
     assert table.splitlines()[2:] == [row]
 
 
+def test_the_number_that_is_furthest_from_the_label_is_the_worst():
+    """2 too high, 1 too low, right, and 3 too high."""
+    rows = [(-1.0, 1.0), (3.0, 2.0), (7.0, 7.0), (-2.0, 1.0)]
+    examples = [TextExample(f"text {i}", label=label) for i, (label, _) in enumerate(rows)]
+    (*_, table) = sections_of(RegressorSettings(), [{"score": s} for _, s in rows], examples)
+    assert [row.split(" | ")[0] for row in table.splitlines()[2:]] == [
+        "| text 3",
+        "| text 0",
+        "| text 1",
+    ]
+
+
 def test_labels_by_hand():
     """Label a: 1 of 2 found, one wrong; b: 1 of 1, none wrong. The worst is most wrong.
 
@@ -265,7 +277,15 @@ def test_the_card_has_errors_and_baselines_beside_the_scores(start: str, tmp_pat
     assert "There are 40 examples." in full
     assert Source(None, True).location == "TFDS"
     assert Source("/a", True).location == "TFDS in `/a`"
-    assert "float32" not in full and "threshold" not in full.partition("## Settings")[0]
+    before, _, settings = full.partition("## Settings")
+    assert "float32" not in full and "threshold" not in before
+    assert "| training.epochs | 3.0 |" in settings and "| task.pooling | cls |" in settings
+    assert "training.steps" not in settings and "training.warmup_steps" not in settings
+    steps = vars(TrainingConfig(steps=60, warmup_steps=0))
+    pathlib.Path(run.config_path).write_text(json.dumps(config | {"training": steps}))
+    settings = text().partition("## Settings")[2]
+    assert "| training.steps | 60 |" in settings and "| training.warmup_steps | 0 |" in settings
+    assert "training.epochs" not in settings and "training.warmup_fraction" not in settings
     chosen = text(
         training_precision="mixed_bfloat16",
         thresholds="The best for 17.",

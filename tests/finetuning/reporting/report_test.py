@@ -23,6 +23,7 @@ from finetuning.reporting.report import (
     line,
     result_of,
     scores_if_known,
+    summarize,
     write_predictions,
 )
 
@@ -267,3 +268,15 @@ def test_a_fingerprint_changes_with_the_part_of_an_example():
     found = {fingerprint(Data(task, texts[:cut], {"dev": texts[cut:]})) for cut in (1, 2, 3)}
     assert len(found) == 3
     assert fingerprint(Data(task, texts[:1], {"test": texts[1:]})) not in found
+
+
+def test_the_summary_of_seeds_by_hand(tmp_path):
+    """The mean of 0.5, 0.6 and 1 is 0.7; the squares of the distances to it are 0.14 in all."""
+    results = [{"accuracy": value, "seconds": 1.0, "steps": 3} for value in (1.0, 0.5, 0.6)]
+    figures = {"median": 0.6, "mean": 0.7, "stdev": (0.14 / 2) ** 0.5, "min": 0.5, "max": 1.0}
+    table = summarize(str(tmp_path), results).splitlines()
+    every = json.loads((tmp_path / "seeds.json").read_text())
+    assert every["accuracy"].pop("seeds") == [1.0, 0.5, 0.6]
+    assert every == {"accuracy": pytest.approx(figures)}
+    assert table[0] == "| 3 seeds | median | mean | stdev | min | max |"
+    assert table[2:] == ["| accuracy | 0.6000 | 0.7000 | 0.2646 | 0.5000 | 1.0000 |"]
