@@ -261,6 +261,9 @@ class TestLayers:
         assert not {"attention_1", "feed_forward_1", "pooler", "head"} & frozen and trained
         with pytest.raises(ConfigError, match=r"at most 4.*Received: 5"):
             freeze(model, 5)
+        freeze(model, 4)  # the embeddings and all layers
+        names = {weight.name.split("/")[-2] for weight in model.trainable_weights}
+        assert names == {"pooler", "head"}
 
     @pytest.mark.slow
     def test_a_run_with_both(self, begin, config, features, tmp_path):
