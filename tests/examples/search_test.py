@@ -89,6 +89,23 @@ def test_what_a_passage_shows():
     )
 
 
+@pytest.mark.parametrize(
+    ("document", "line", "character", "place"),
+    [
+        (1, 7, 900, "a.md:7"),
+        (3, 7, 900, "a.md:7"),
+        (1, 0, 0, "a.md"),
+        (1200, 0, 0, "a.md, document 1,200"),
+        (1, 0, 1234, "a.md, character 1,234"),
+        (2, 0, 5, "a.md, document 2, character 5"),
+    ],
+)
+def test_where_a_passage_is(document: int, line: int, character: int, place: str):
+    """At its line or, where text has no lines, in its document."""
+    passage = Passage("text", "a.md", document, line, character)
+    assert Result(1, 0.0, passage, "text", []).place == place
+
+
 def test_a_ranker_sorts_anew(world, pretrained, small_tokenizer, tmp_path, capsys):
     """The scores are those of `load_ranker`, of all passages that the words found."""
     rng, task = np.random.default_rng(0), RankingSettings(seq_length=32)
