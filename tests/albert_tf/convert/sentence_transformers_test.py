@@ -109,6 +109,12 @@ def test_a_bare_encoder_is_one(folder: pathlib.Path):
             "prompts and `default_prompt_name` is not supported",
         ),
         ("sentence_bert_config.json", {"do_lower_case": True}, "`do_lower_case` must be false"),
+        (
+            "sentence_bert_config.json",
+            {"max_seq_length": 2},
+            "`max_seq_length` must be .* 2. .*: 2",
+        ),
+        ("sentence_bert_config.json", {"max_seq_length": True}, "whole number .*Received: True"),
         ("added_tokens.json", {"[URL]": "x"}, "its added tokens must have numbers"),
         ("added_tokens.json", {"[URL]": 100_000}, r"Received: '\[URL\]', the first of 1\. Convert"),
     ],

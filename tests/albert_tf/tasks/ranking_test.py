@@ -123,6 +123,15 @@ def test_queries_that_cannot_be_read_are_refused(small_tokenizer, example, messa
         KIND.featurize([example], small_tokenizer, TASK)
 
 
+def test_a_query_that_leaves_room_for_a_piece_is_read(small_tokenizer):
+    """36 pieces, [CLS], two [SEP] and one of the candidate are 40."""
+    query = "the " * 36
+    assert len(small_tokenizer.encode(query)) == 36
+    features = KIND.featurize([RankingExample(query, ("the",), (1,))], small_tokenizer, TASK)
+    assert features.sequences.lengths.tolist() == [40]
+    assert features.sequences.first_lengths.tolist() == [38]
+
+
 @pytest.fixture(scope="module")
 def model(tiny) -> RankingModel:
     tf_keras.utils.set_random_seed(3)

@@ -128,6 +128,8 @@ def test_normalization_switches():
     assert normalize(text, Normalization(lowercase=False)) == ["``E'' Iß"]
     assert normalize(text, Normalization(False, False)) == text
     assert normalize(["a\ud800b", "é\n\u0301", ""], Normalization()) == ["a\ufffdb", "e ", ""]
+    for blanks in ("a  b", " a b", "a b ", "a\u3000b", "a\tb"):
+        assert normalize([blanks], Normalization()) == ["a b"]
 
 
 def test_decode_and_ids_out_of_range(tiny):

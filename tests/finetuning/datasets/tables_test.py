@@ -125,6 +125,19 @@ def test_csv_has_quoting(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("id;text", '1;"a; b, c"'),
+        ('id;"text";"x, y"', '1;"a; b, c";'),  # a comma in quotes does not count
+        ("id,text,x; y", '1,"a; b, c",'),
+    ],
+)
+def test_the_header_of_a_csv_names_its_separator(tmp_path, header: str, row: str):
+    path = written(tmp_path, "a.csv", f"{header}\n{row}\n")
+    assert cells(path, "text") == [(2, ["a; b, c"])]
+
+
 def test_json_lines_have_keys_for_columns(tmp_path):
     lines = '{"text": "a\\nb", "label": 1}\n\n{"label": true, "more": [], "text": "c"}\n'
     path = written(tmp_path, "a.jsonl.gz", lines)
