@@ -23,14 +23,13 @@ import logging
 import os
 import signal
 import sys
-import threading
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from absl import flags
 
-from albert_tf.runtime import programs, settings
+from albert_tf.runtime import process_end, programs, settings
 from albert_tf.runtime.bounds import Bounded
 from albert_tf.runtime.errors import InputError, MachineError
 from albert_tf.runtime.files import paths
@@ -40,16 +39,9 @@ from albert_tf.runtime.files import paths
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
-INTERRUPTED = 128 + signal.SIGINT
-
-
-def _exit_quietly(*_: object) -> None:
-    os._exit(INTERRUPTED)
-
-
 # While a command (python -m data.build) loads its libraries, Ctrl-C ends it without a traceback.
 if programs.is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, _exit_quietly)
+    signal.signal(signal.SIGINT, process_end.exit_quietly)
 
 T = TypeVar("T")
 # Other options -> the values beside which an option applies, or a function that returns them.
@@ -179,6 +171,7 @@ def option(
     return dataclasses.field(default=default, metadata=metadata | ({"flag": flag} if flag else {}))
 
 
+@process_end.without_finalizers()
 def run(
     program: Callable[[Any], int | None], options_class: type, doc: str | None, positional: str = ""
 ) -> None:
@@ -191,13 +184,13 @@ def run(
     _escape_output()
     name = spec.name.removesuffix(".__main__") if spec else os.path.basename(sys.argv[0])
     sys.stderr = sys.stderr or open(os.devnull, "w")  # closed by `2>&-`
-    terminate = functools.partial(_terminate, os.getpid())
+    terminate = functools.partial(process_end.terminate, os.getpid())
     signal.signal(signal.SIGTERM, terminate)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
         signal.signal(signal.SIGHUP, terminate)
-    sys.unraisablehook = _repeat_signal
+    sys.unraisablehook = process_end.repeat_signal
     try:
-        if signal.getsignal(signal.SIGINT) is _exit_quietly:
+        if signal.getsignal(signal.SIGINT) is process_end.exit_quietly:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         options: Any = parse(
             options_class, sys.argv, doc or "", programs.shown(f"python -m {name}"), positional
@@ -206,7 +199,7 @@ def run(
         if sys.stdout:  # closed by `>&-`
             sys.stdout.flush()
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(process_end.INTERRUPTED)
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         sys.exit(128 + signal.SIGPIPE)
@@ -237,22 +230,6 @@ def _escape_output() -> None:
     codecs.register_error("json_escape", escape)
     if isinstance(sys.stdout, io.TextIOWrapper):  # no test's or notebook's own stream
         sys.stdout.reconfigure(errors="json_escape")
-
-
-def _terminate(owner: int, number: int, _: object) -> None:
-    """Exit on SIGTERM or SIGHUP by an exception, so that `finally` blocks clean up."""
-    if os.getpid() != owner:  # a forked worker must not clean up what its parent uses
-        os._exit(128 + number)
-    sys.exit(128 + number)
-
-
-def _repeat_signal(ignored: "sys.UnraisableHookArgs") -> None:
-    """Repeat a signal that met Python in a finalizer, where exceptions are ignored."""
-    numbers = {SystemExit: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}
-    if number := numbers.get(ignored.exc_type):
-        threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
-    else:
-        sys.__unraisablehook__(ignored)
 
 
 def parse(

@@ -1,0 +1,73 @@
+"""The end of a command: its status, its exit handlers and output, and what is not freed."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import albert_tf
+
+PROGRAM = """
+import atexit, dataclasses, os, signal, sys
+from albert_tf.runtime import commands
+from albert_tf.runtime.errors import InputError
+
+class Left:
+    def __del__(self, write=os.write):
+        write(1, b"freed ")
+
+left = Left()
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    how: str = commands.option("how it ends")
+
+def program(options):
+    atexit.register(print, "handled", end=" ")
+    kept = Left()
+    print("printed", end=" ")
+    if options.how == "mistake":
+        raise InputError("no")
+    if options.how == "bug":
+        raise KeyError("bug")
+    if options.how == "text":
+        sys.exit("a message")
+    if options.how == "signal":
+        signal.raise_signal(signal.SIGTERM)
+    return int(options.how)
+
+commands.run(program, Options, "Doc.")
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "how", "status", "printed"),
+    [
+        ("data", "0", 0, "printed freed handled "),
+        ("data", "3", 3, "printed freed handled "),
+        ("data", "mistake", 2, "printed handled "),
+        ("data", "text", 1, "printed handled "),
+        ("data", "bug", 1, "printed handled "),
+        ("data", "signal", 128 + signal.SIGTERM, "printed handled "),
+        ("other", "0", 0, "printed freed handled freed "),  # no command of this project
+    ],
+)
+def test_a_command_frees_nothing_at_its_end(
+    tmp_path: pathlib.Path, package: str, how: str, status: int, printed: str
+):
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").touch()
+    (tmp_path / package / "ends.py").write_text(PROGRAM)
+    root = os.path.dirname(albert_tf.__path__[0])
+    done = subprocess.run(
+        [sys.executable, "-u", "-m", f"{package}.ends", f"--how={how}"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{root}"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (status, printed), done.stderr
+    assert ("Traceback" in done.stderr) == (how == "bug")
