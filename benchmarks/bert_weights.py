@@ -1,4 +1,4 @@
-"""Fine-tune a BERT of Hugging Face as it would be if it were ours, to compare scores.
+r"""Convert a BERT of Hugging Face to our format, to compare its scores after fine-tuning.
 
     python -m benchmarks.bert_weights --from=all-MiniLM-L6-v2 --to=artifacts/minilm
     python -m finetuning.table --runs=artifacts/minilm --tasks=sts-b,cola --data_dir=glue \
@@ -6,7 +6,7 @@
 
 --from is a folder with config.json, model.safetensors and tokenizer.json of an uncased BertModel.
 --to is a new folder in our format, whose heads are random. Our GELU is the tanh form and theirs
-mostly the erf form, which differs by less than 5e-4. Fine-tuning hardly sees that, but other uses
+mostly the erf form; the two differ by less than 5e-4. Fine-tuning hardly sees that, but other uses
 may, so `albert_tf.convert` does not read such models.
 """
 

@@ -1,4 +1,4 @@
-"""Time the embedding of texts on one core, ours beside an ONNX model, interleaved.
+r"""Time the embedding of texts on one core, ours beside an ONNX model, interleaved.
 
     python -m benchmarks.embedding --texts=sentences.txt --model=albert-mini-en-embed \
         --peer=all-MiniLM-L6-v2

@@ -1,4 +1,4 @@
-"""Ask an export for minutes, from several threads at a time, and check every answer.
+"""Query an export for minutes, from several threads at a time, and check every answer.
 
     python -m benchmarks.load --export=export/reviews --seconds=300
 
@@ -7,8 +7,8 @@ turn: through TensorFlow's C API in this process, which does not import TensorFl
 and behind examples/serve.py over sockets. Each thread sends requests of 1 to 16 random texts, and
 one malformed request in ten. An answer is wrong if a number differs by more than 1e-5 from what the
 C API answered to the same text alone, before the first way. Each way warms up on the texts, which
-is not measured. At the end, the server gets 8 requests without bodies more than it takes at a time:
-these 8 must get 503.
+is not measured. At the end, the server gets 8 requests more than it takes at a time, without
+bodies: these 8 must get 503.
 
 The output is a JSON line about the machine and one for each way. `requests`, `requests_per_s`,
 `texts_per_s`, `p50_ms`, `p95_ms` and `p99_ms` count the well-formed requests only, although the

@@ -2,10 +2,11 @@
 
     python -m benchmarks.passages --corpus=jsonl:'books/*.jsonl.gz' --peer=all-MiniLM-L6-v2
 
-Each system is a process of its own. They take turns: for each tenth of the passages, which they
-index, and in new processes for each query, the beginning of a passage, whose ten best passages they
-find among all. `ours` is the index of examples.search, with the words of the passages; `peer` is
-sentence-transformers, which encodes passages and query, and compares them by `semantic_search`.
+Each system is a process of its own. They take turns: first they index one tenth of the passages
+after another; then, in new processes, they find the ten best of all passages for each query, which
+is the beginning of a passage. `ours` is the index of examples.search, with the words of the
+passages; `peer` is sentence-transformers, which encodes passages and query, and compares them by
+`semantic_search`.
 
 Each system has a JSON line. `index_s` is the time of indexing, from the files of the passages,
 without that of loading the model. `query_ms` is the median time of a query by vectors, from its

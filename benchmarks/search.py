@@ -5,8 +5,8 @@
 
 With --data_dir, a collection in BEIR's layout, each document is a passage, and a JSON line for each
 method has the metrics of the test queries in percent. With --index, the line has the median time of
-a query in milliseconds; the queries are beginnings of passages. `embedding` is the time that the
-model takes of it.
+a query in milliseconds; the queries are beginnings of passages. `embedding` is the model's part of
+it.
 """
 
 import dataclasses

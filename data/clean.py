@@ -1,13 +1,13 @@
 r"""Clean a corpus: duplicates, repeated lines, languages, and texts of evaluation files.
 
-Nothing is removed that is not asked for. The steps are taken in this order: lines that many
-documents have (--repeated_lines), paragraphs that share 8 words in a row with evaluation files
-(--held_out), documents with too few or too many words, too few letters or another language, and
-last the documents that repeat an earlier one (--duplicates). The output folder has JSON lines for
+Only what the flags ask for is removed, in this order: lines that many documents have
+(--repeated_lines), paragraphs that share 8 words in a row with evaluation files (--held_out),
+documents with too few or too many words, too few letters or another language, and last the
+documents that repeat an earlier one (--duplicates). The output folder has JSON lines for
 data.build, documents in their order, and report.md, with counts and examples of what was removed;
 it appears only when it is complete. The same corpus and options produce the same bytes. It takes
-about 200 MB of memory, 160 bytes a document for --duplicates=near, 64 MiB or a 64th of the text for
---repeated_lines, and 8 bytes for each run of 8 words of --held_out.
+about 200 MB of memory, plus 160 bytes per document for --duplicates=near, 64 MiB or a 64th of the
+text for --repeated_lines, and 8 bytes per run of 8 words of --held_out.
 
     python -m data.clean --corpus=html:'pages/*.html' --duplicates=near --repeated_lines=20 \
         --languages=en --output=artifacts/clean

@@ -8,12 +8,12 @@ r"""Search a folder of texts by words and by meaning, from the shell or on a web
 add new files, replace changed ones and drop those that are gone; if it is interrupted, run it again
 to continue.
 
-`ask` shows the best passages with their places and, on a terminal, prints the words of the query in
-bold. Without --query, it reads queries from the terminal or a pipe, a line each. --serve answers on
-a web page of this computer, and as JSON at /search?q=...
+`ask` shows the best passages with their locations and, on a terminal, prints the words of the query
+in bold. Without --query, it reads queries from the terminal or a pipe, one per line. --serve
+answers on a web page of this computer, and as JSON at /search?q=...
 
 Words are compared by BM25, vectors by their cosine, and --by=both combines the ranks of the two.
---ranker=runs/answers, a run of `finetuning.train --task=ranking`, sorts the first 50 anew.
+--ranker=runs/answers, a run of `finetuning.train --task=ranking`, reranks the first 50.
 Above 100,000 passages, vectors are searched by FAISS (extra `search`). To use the command with an
 installed wheel, copy this file.
 """

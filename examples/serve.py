@@ -5,9 +5,9 @@
 
 Each NAME=FOLDER serves the newest version in the folder. The paths are those of TensorFlow Serving:
 `/v1/models/NAME` for the status, `NAME/metadata` for the signatures, `NAME:predict` and
-`NAME:classify`, with `/versions/N` after the name if you like. It is for tests and small services:
-requests are not merged into batches, and new versions need a restart. Copy this file to wherever
-the models are served.
+`NAME:classify`, with `/versions/N` after the name if you like. This is for tests and small
+services: requests are not merged into batches, and new versions need a restart. Copy this file to
+wherever the models are served.
 """
 
 import base64

@@ -17,13 +17,13 @@ always trained with the squared error. The thresholds of a multi-label classifie
 For --task=ranking, the losses compare the scores of each query's candidates: the cross-entropy of
 their softmax or, with mse, the squared differences between the margins of two candidates. There,
 the teacher may also be a model of vectors, whose scores are 20 times the cosines of a query and its
-candidates and which have no layers to begin with: it needs --student.
+candidates. It has no layers to start from, so --student is required.
 
 OUTPUT/student is an ordinary run. OUTPUT/control is the same student without a teacher: it is
 trained on the labels for the same number of steps. With --student_layers, the student starts from
 the teacher's encoder and the control from the encoder that the teacher started from; with
 --student, both start from that encoder. The command prints the score, parameters and examples/s of
-all three. The sequence length is the teacher's, of a model of vectors the default, unless --set
+all three. The sequence length is the teacher's (for a model of vectors, the default), unless --set
 task.seq_length overrides it.
 """
 

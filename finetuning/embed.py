@@ -1,4 +1,4 @@
-r"""Store a teacher's vectors of the training texts of embeddings, in DATA_DIR/train.vectors.
+r"""Store a teacher's vectors of the texts to train embeddings on, in DATA_DIR/train.vectors.
 
     python -m finetuning.embed --teacher=runs/large --data_dir=texts
     python -m finetuning.train --task=embedding --data_dir=texts --init=albert-mini-en \

@@ -11,7 +11,7 @@ averages probabilities; for multi_label, also the members' thresholds; for regre
 spans, the scores of each candidate (sums of logits, or for SQuAD 2.0 log probabilities). --output
 receives predictions.jsonl and result.json, which holds the scores of each run and of the ensemble.
 The ensemble's score on the dev set is slightly too high, because the dev set selected the members:
-report another part.
+report that of another part.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-r"""Draw the scores of finished tables over their numbers of training examples.
+r"""Draw the scores of finished tables against their numbers of training examples.
 
     python -m finetuning.learning_curve --tables='tables/sst-2-*' --output=sst-2.png
 

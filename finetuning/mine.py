@@ -10,8 +10,8 @@ BM25, the cosine of --model, or both in turn rank them for each first text, whic
 --negatives of them. BM25 ranks only those that share a word with it. Candidates with the same words
 as the first text, or as one of its second texts anywhere in the file, are left out.
 
-With --model, whatever ranks, candidates that may be right are left out too: those whose cosine is
-above (1 - margin) times that of the second text, of several the least (arXiv 2407.15831).
+With --model, candidates that may be right are left out too, whatever ranks them: those whose cosine
+is above (1 - margin) times that of the second text, or the lowest of several (arXiv 2407.15831).
 
 Each line of --output is an object with `text_a`, `text_b` and `negatives`: those that the pair had,
 then the mined ones.

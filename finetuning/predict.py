@@ -5,14 +5,15 @@ r"""Predict examples from a file, stdin or a dataset with a fine-tuned run.
     python -m finetuning.predict --run_dir=runs/base-cola --data_dir=glue/CoLA --part=test \
         --submission=CoLA.tsv
 
-Each line of --input is one example: a text; for pairs, two texts separated by a tab; or, for any
-task, a JSON object with the keys text, or text_a and text_b, or question and context, or question
-and options (a list of any number) and, if there is one, context, or query and candidates (a list,
-which may also follow the query, separated by tabs). An empty text is an example too.
-A line that begins with {, or is a list in brackets, or has only brackets, is no text: put such a
-text in an object. A text in quotes keeps them.
+Each line of --input is one example: a text; for pairs, two texts separated by a tab; for rankings,
+a query and its candidates separated by tabs; or, for any task, a JSON object with the keys text, or
+text_a and text_b, or question and context, or question, options (a list) and perhaps context, or
+query and candidates (a list). An empty text is an example too. A line that begins with {, or is a
+list in brackets, or has only brackets, is not read as a text: put such a text in an object. A text
+in quotes keeps them.
+
 --output receives one line per example, in the same order: a JSON object, or with --format=tsv or
-csv (the default for a file that ends so) its values separated by tabs or commas. For token
+csv (the default for a file with that ending) its values separated by tabs or commas. For token
 classification, these have a line per span: id, start, end, label, score and text, where id is the
 example's index, counted from 0, if the examples have no ids. csv, and tsv of spans, have a header.
 In tsv, tabs and line breaks in texts become spaces.

@@ -16,8 +16,8 @@ Besides runs, --runs takes two baselines: random:RUN fine-tunes the encoder of R
 initialization; bag-of-words is logistic or ridge regression on features of the words, regularized
 by cross-validation, with training.threshold_share and training.threshold_per_label from --set.
 
-The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; of several seeds the
-medians, with the range in brackets), their average (Avg), and the pretraining speed relative to
+The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; for several seeds
+the medians, with the range in brackets), their average (Avg), and the pretraining speed relative to
 --baseline. SQuAD 2.0 has two columns: the paper's protocol, which takes the threshold on the null
 score that is best for F1 on these same dev examples, and the scores at the threshold that the run
 predicts with. ± is the standard error from the number of dev examples, which the last row shows; it
@@ -25,8 +25,9 @@ does not include the seeds. The row above the last has the score of always givin
 the most frequent label or option, the mean (whose correlation counts as 0), or no answer. OUTPUT
 receives table.md and results.csv, with a line per run, task and seed, and per task for that answer.
 
---part=test adds table-test.md and results-test.csv, with the scores on the part test, which chooses
-nothing: SQuAD 2.0's first column takes the best threshold of dev. Nothing is fine-tuned again.
+--part=test adds table-test.md and results-test.csv, with the scores on the part test, on which
+nothing is chosen: SQuAD 2.0's first column takes the best threshold of dev. Nothing is fine-tuned
+again.
 
 Table 9, for which the paper fine-tuned RTE, STS-B and MRPC from its MNLI model:
 

@@ -1,9 +1,9 @@
 r"""Continue a trained model on your own text, and print what it gains there and loses elsewhere.
 
 With --new_pieces, your words join the model's vocabulary (`data.train_tokenizer --extend`). Your
-text and --general become records, of documents to train on and of held-out ones (`data.build`). The
-model is continued on both texts, mixed (`pretraining.train --init`). Both models are then
-evaluated on the held-out documents of each (`pretraining.evaluate`).
+text and --general become records, of documents to train on and of held-out ones (`data.build`).
+Training continues on a mixture of both (`pretraining.train --init`). Both models are then evaluated
+on the held-out documents of each text (`pretraining.evaluate`).
 
     python -m pretraining.adapt --corpus=text:'corpus/*.txt' --general=jsonl:'wiki/*.jsonl.gz' \
         --new_pieces=4000 --minutes=60 --output=runs/own

@@ -2,12 +2,12 @@
 
 The model is a run with any objective, or a converted checkpoint. The pair head is evaluated on both
 SOP and NSP pairs, regardless of its training objective. A probe, a logistic regression on the
-frozen mean-pooled outputs, measures for any model how well its outputs predict both. The same from
-nothing but the lengths of the two segments shows what they give away. Each accuracy is printed with
-its standard error over documents and chance. Masks and pairs are the same in every evaluation. Of
-the masked pieces, about 80 % are hidden by [MASK], 10 % replaced and 10 % visible, which makes them
-easy; each of these three has a row of its own. In sequences of more than 128 pieces, the hidden
-ones also have a row for each range of positions: 0-127, 128-255, 256-511.
+frozen mean-pooled outputs, measures for any model how well its outputs predict both. The same
+regression on nothing but the lengths of the two segments shows what these give away. Each accuracy
+is printed with its standard error over documents, beside chance. Masks and pairs are the same in
+every evaluation. Of the masked pieces, about 80 % are hidden by [MASK], 10 % replaced and 10 %
+visible, which makes them easy; each of these three has a row of its own. In sequences of more than
+128 pieces, the hidden ones also have a row for each range of positions: 0-127, 128-255, 256-511.
 
     python -m pretraining.evaluate --run_dir=runs/first --data=artifacts/heldout
 

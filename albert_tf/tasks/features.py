@@ -218,7 +218,7 @@ class Features:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartFeatures(Features):
-    """Features of which an example has one or more units.
+    """Features in which an example has one or more units.
 
     Attributes:
       example: int32 [N], the index of each unit's example, ascending.

@@ -85,7 +85,7 @@ class Tokenizer:
         must not inherit a thread pool.
 
         Raises:
-          InputError: `texts` is no list of strings.
+          InputError: `texts` is not a list of strings.
         """
         texts = list_of(str, texts, "texts must be a list of strings.")
         return self.vocabulary.encode_batch(texts, self.normalization, num_threads)

@@ -107,11 +107,11 @@ class Embedder:
         return self(sentences, **options)
 
     def encode_query(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Do the same as `encode` with the prompt of queries."""
+        """Do the same as `encode`, with the prompt of queries."""
         return self.encode(sentences, **{"prompt": self.task.query_prompt} | options)
 
     def encode_document(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Do the same as `encode` with the prompt of passages."""
+        """Do the same as `encode`, with the prompt of passages."""
         return self.encode(sentences, **{"prompt": self.task.passage_prompt} | options)
 
     def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:

@@ -78,12 +78,12 @@ class Ranker:
     ) -> list[tuple[int, float]]:
         """Return the index and the score of the best texts, the best first.
 
-        Of equal scores, the earlier text comes first.
+        In a tie, the earlier text comes first.
 
         Args:
           query: the query.
           texts: a list or another iterable of strings.
-          top_k: the most texts to return. None: all.
+          top_k: the maximum number of texts to return; None for all.
           options: those of a call.
 
         Raises:

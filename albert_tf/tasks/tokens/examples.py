@@ -39,5 +39,5 @@ class TokenExample(Example):
 
     @property
     def is_known(self) -> bool:
-        """True if the spans are known, of which there may be none."""
+        """True if the spans are known, even if there are none."""
         return self.entities is not None
