@@ -44,6 +44,7 @@ from albert_tf.convert.bundle import (
     with_initialized_parts,
 )
 from albert_tf.convert.huggingface import folder as huggingface
+from albert_tf.convert.huggingface.task import class_of
 from albert_tf.convert.overrides import assumptions, with_folded_punctuation, with_overrides
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import InputError
@@ -138,6 +139,8 @@ def main(options: ConvertOptions) -> None:
     )
     if assumed := assumptions(bundle, options.set):
         print(f"{options.source} does not state {assumed}: change them with --set.")
+    if bundle.assumed and (note := class_of(bundle.task).note):
+        _warn(note)
     for note in target.check(bundle):
         _warn(note)
     if options.dry_run:

@@ -1,9 +1,11 @@
 """Changes that options may make in a conversion: those that leave the model the same."""
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
-from albert_tf.convert.bundle import Bundle, head_shapes
+from albert_tf.convert.bundle import Bundle, Weights, head_shapes
+from albert_tf.convert.huggingface.task import CLASSES
 from albert_tf.convert.unshare import init_groups_from_shared
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
@@ -60,6 +62,9 @@ def with_overrides(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) 
     if unshare:
         weights = init_groups_from_shared(weights, bundle.config, config, bundle.task)
     task = _task(bundle, task_assignments)
+    if task is not None and bundle.task is not None:
+        stated = {assignment.partition("=")[0] for assignment in task_assignments}
+        task, weights = _in_order(task, bundle.task, weights, stated)
     return dataclasses.replace(bundle, config=config, weights=weights, task=task)
 
 
@@ -97,7 +102,52 @@ def _task(bundle: Bundle, assignments: tuple[str, ...]) -> TaskSettings | None:
             f"task.{', task.'.join(fixed)}. Received: {', '.join(assignments)}."
         )
     task.require_positions(bundle.config.max_positions, "--set")
+    _require_meaning(task, assignments)
     return task
+
+
+def _require_meaning(task: TaskSettings, assignments: tuple[str, ...]) -> None:
+    """Check that the labels mean no other settings, such as tags of entities among those of words.
+
+    Raises:
+      ConfigError: they do.
+    """
+    if (head := CLASSES.get(task.kind)) is None or not head.label_counts:
+        return
+    try:
+        meant = head.settings_of(head.labels(task))
+    except ValueError:
+        meant = {"kind": None}
+    if any(getattr(task, key) != value for key, value in meant.items()):
+        raise ConfigError(
+            "--set must not change what the labels mean, as tags of entities (O, B-X, I-X) do in "
+            f"place of labels of words. Received: {', '.join(assignments)}. Write the labels in "
+            "their order as `id2label` into the source's config.json."
+        )
+
+
+def _in_order(
+    task: TaskSettings, before: TaskSettings, weights: Weights, stated: Collection[str]
+) -> tuple[TaskSettings, Weights]:
+    """Return both in the order of the task's labels, if they are those of `before` in another one.
+
+    Settings with a value for each label keep the value that is `stated`.
+    """
+    if (head := CLASSES.get(task.kind)) is None or not head.label_counts:
+        return task, weights
+    names, known = head.labels(task), head.labels(before)
+    if names == known or sorted(names) != sorted(known):
+        return task, weights
+    order = [known.index(name) for name in names]
+    moved = {
+        key: tuple(getattr(before, key)[place] for place in order)
+        for key in head.per_label
+        if _TASK + key not in stated
+    }
+    rows = {f"{head.our_layer}/{leaf}" for leaf in ("kernel", "bias")}
+    return task.replace(**moved), {
+        name: value[..., order] if name in rows else value for name, value in weights.items()
+    }
 
 
 def assumptions(bundle: Bundle, assignments: tuple[str, ...]) -> str:

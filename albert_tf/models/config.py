@@ -183,6 +183,12 @@ class AlbertConfig(Bounded):
             raise ConfigError(
                 f"{path!r} must contain the model's keys. Received: {shortened(model)}."
             )
+        if "registered_name" in model:
+            raise ConfigError(
+                f"{path!r} is a configuration of Keras. Pass the folder of the same model as "
+                "Hugging Face has it, converted by python -m albert_tf.convert "
+                "--from=huggingface:DIR --to=FOLDER."
+            )
         if "num_hidden_layers" in model:
             raise ConfigError(
                 f"{path!r} is a configuration of Google or Hugging Face: convert the folder first, "

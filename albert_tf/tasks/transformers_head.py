@@ -1,7 +1,7 @@
 """What Hugging Face's transformers has for a kind of task: a class, and labels in its config."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class TransformersHead(Generic[SettingsT]):
       config_keys: keys of config.json that state the kind, where `problem_type` and the number of
         labels are those of another kind too.
     """
+
+    note: ClassVar[str] = ""  # on what reading a model of the class may lose
 
     def __init__(
         self,

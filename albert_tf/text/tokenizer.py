@@ -31,6 +31,13 @@ __all__ = ["WORD_MARK", "Normalization", "SpecialIds", "Tokenizer", "load_tokeni
 SETTINGS_FILE = "albert_tokenizer.json"
 FORMAT = "albert_tf.tokenizer/1"  # distinguishes our settings from theirs
 _LIST_OF_PIECES = re.compile(rb"[^\t\n]+\t-?\d[^\t\n]*\n")  # its first line: a piece, a score
+_THEIR_FILE = "tokenizer_config.json"
+# Its key -> ours, and whether it means the opposite.
+_THEIR_RULES = {
+    "do_lower_case": ("lowercase", False),
+    "strip_accents": ("strip_accents", False),
+    "keep_accents": ("strip_accents", True),
+}
 _NESTED = ("", "tokenizer", os.path.join("assets.extra", "tokenizer"))  # inside a folder
 
 
@@ -191,8 +198,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
 
     Raises:
       InputNotFoundError: there is no tokenizer at `path`.
-      InputError: the file is not a vocabulary, a special piece is missing, or the settings are not
-        JSON or belong to another vocabulary.
+      InputError: the file is not a vocabulary, a special piece is missing, the settings are not
+        JSON or belong to another vocabulary, or those of transformers state other rules.
     """
     path = pretrained.locate(path)
     file = _find_model(path)
@@ -205,7 +212,9 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         )
     record = _read_record(os.path.dirname(file))
     if record is None:
-        return Tokenizer(model, source=f"{file!r}")
+        tokenizer = Tokenizer(model, source=f"{file!r}")
+        _require_these_rules(os.path.dirname(file), tokenizer.normalization)
+        return tokenizer
     tokenizer = Tokenizer(model, record.normalization, record.training, source=f"{file!r}")
     if record.fingerprint != tokenizer.fingerprint:
         raise InputError(
@@ -257,6 +266,20 @@ def _find_model(path: str) -> str:
         f"tokenizer: {what} {path!r} (working directory {os.getcwd()}). Pass a folder with "
         f"{names}, directly or under tokenizer/, or the file itself."
     )
+
+
+def _require_these_rules(folder: str, rules: Normalization) -> None:
+    """Check that a tokenizer_config.json beside a vocabulary, if there is one, states no others."""
+    path = os.path.join(folder, _THEIR_FILE)
+    values = outputs.read_json(path) if os.path.isfile(path) else {}
+    for key, (ours, is_opposite) in _THEIR_RULES.items():
+        stated = values.get(key)
+        if isinstance(stated, bool) and (stated != is_opposite) != getattr(rules, ours):
+            raise InputError(
+                f"{path!r} states `{key}` {json.dumps(stated)}, which is not read from folders of "
+                "Hugging Face. Convert the folder, python -m albert_tf.convert --from=huggingface:"
+                f"{folder} --to=NEW, and pass the new one."
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -216,10 +216,13 @@ def require_section(name: str, task: TaskSettings, **expected: Any) -> None:
     """
     values = {key: getattr(task, key, None) for key in expected}
     if differing := [key for key in expected if values[key] != expected[key]]:
+        remedy = "Pass another run, or the run's own task."
+        if differing == ["labels"] and set(values["labels"] or ()) == {*expected["labels"]}:
+            labels = ",".join(expected["labels"])
+            remedy = f"Convert it: python -m albert_tf.convert --set task.labels={labels}."
         raise InputError(
             f"--task: {name} requires a run with {_format_values(expected, differing)}. Received: "
-            f"a run with {_format_values(values, differing)}. Pass another run, or the run's own "
-            "task."
+            f"a run with {_format_values(values, differing)}. {remedy}"
         )
 
 

@@ -20,7 +20,7 @@ from finetuning.datasets.dataset import (
 )
 from finetuning.datasets.scores.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.tables.json_files import as_text
+from finetuning.datasets.tables.json_files import as_text, choices_in
 from finetuning.datasets.tables.label_separator import note_separator
 from finetuning.datasets.tables.own_tables import (
     PAIR,
@@ -192,7 +192,7 @@ def _is_one(cell: Any, name: str, location: str) -> bool:
 def _labels(cell: Any, source: Source, location: str) -> tuple[str, ...]:
     """Return the labels in a cell, without repetitions."""
     key, separator = source.reading.label_column, source.reading.label_separator
-    cell = as_text(cell)
+    cell = choices_in(as_text(cell), f"{location}: `{key}`")
     if isinstance(cell, str):
         stripped = cell.strip()
         if stripped.startswith("[") and stripped.endswith("]"):  # as pandas writes a list

@@ -14,6 +14,16 @@ from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.kinds.registry import FINETUNING
 
+_PAIRS = {  # the names of their columns in public data
+    *(("sentence1", "sentence2"), ("question1", "question2"), ("premise", "hypothesis")),
+    *(
+        ("question", "sentence"),
+        ("query", "passage"),
+        ("query", "positive"),
+        ("query", "candidate"),
+    ),
+    *(("anchor", "positive"), ("question", "context")),
+}
 _BLANKS = string.whitespace + "\ufeff\u200b"
 _DATA = re.compile(  # of JSON or Python
     r"\[?\s*\{.*"  # begins as an object or a list of objects
@@ -30,11 +40,13 @@ def input_lines(path: str, columns: Sequence[str] = ()) -> Iterator[tuple[int, s
         require_file(path, "--input", "Pass --input=- and pipe the examples to stdin.")
     lines = lines_of(path, "--input")
     kind = format_of(path)
-    is_table = kind in (".csv", ".parquet")
+    is_table = kind in (".csv", ".parquet", ".arrow")
     if kind in (".tsv", ".json"):  # may hold pairs without a header, or an object per line
         first = list(itertools.islice(lines, 1))
         line = first[0][1].strip(_BLANKS) if first else ""
-        is_header = not {"text", "text_a", "label", *columns}.isdisjoint(line.split("\t"))
+        cells = line.split("\t")
+        is_header = not {"text", "text_a", "label", *columns}.isdisjoint(cells)
+        is_header |= tuple(cells[:2]) in _PAIRS
         is_table = is_header if kind == ".tsv" else line.startswith("[")
         lines = itertools.chain(first, lines)
     if is_table:  # its header and labels would be read as texts

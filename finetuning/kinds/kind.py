@@ -109,7 +109,11 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
           ValueError: a key is missing, or has another type; the message says so.
         """
 
-    # Scores and the model card.
+    # Notes on the examples, scores and the model card.
+
+    def answer_of(self, example: Any) -> Any:
+        """Return what an example teaches, by which contradictory ones are found."""
+        return example.label
 
     def constant_answer(self, data: Data[SettingsT]) -> tuple[str, Prediction] | None:
         """Return the answer to give without reading the text, in words and as a prediction.

@@ -34,7 +34,7 @@ class Tokens(FinetuningKind[TokenSettings]):
     table_columns = ("start", "end", "label", "score", "text")
     counted = ("words_per_window",)
     student_losses = (CROSS_ENTROPY, SQUARED_ERROR)
-    has_baseline = True
+    has_baseline = has_one_answer = True
 
     def expected_line(self, task: TokenSettings) -> str:
         """Return a description of a valid line."""
@@ -50,6 +50,10 @@ class Tokens(FinetuningKind[TokenSettings]):
         """Return the example in an object with text."""
         key = text_key_of(columns)
         return TokenExample(text_of(row, key if isinstance(row.get(key), str) else "text"))
+
+    def answer_of(self, example: TokenExample) -> Any:
+        """Return the labeled spans."""
+        return example.entities
 
     def constant_answer(self, data: Data[TokenSettings]) -> tuple[str, Prediction] | None:
         """Return no entity; None if every word has a label."""

@@ -31,12 +31,12 @@ def notes_of(
 
 def repeated(data: Data) -> Iterator[str]:
     """Yield notes on dev examples that are in training too, and on contradictory training ones."""
-    has_one_answer = FINETUNING[data.task.kind].has_one_answer
+    kind = FINETUNING[data.task.kind]
     answers: dict[tuple[str, ...], Any] = {}
     contradictory = set()
     for example in data.train:
-        first_answer = answers.setdefault(example.texts, example.label)
-        if has_one_answer and first_answer != example.label:
+        answer = kind.answer_of(example)
+        if answers.setdefault(example.texts, answer) != answer and kind.has_one_answer:
             contradictory.add(example.texts)
     if contradictory:
         first = shortened(" | ".join(min(contradictory)))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,6 +50,12 @@ def read(path: str) -> Tokenizer | None:
 
     if not switch("remove_space", True):
         raise InputError(f"{path!r}: a tokenizer with `remove_space` false is not supported.")
+    if rules.get("truncation_side", "right") != "right":
+        print(
+            f"note: {path!r}: of texts that are too long, its model read the end "
+            "(`truncation_side`), and ours reads the beginning.",
+            file=sys.stderr,
+        )
     lowercase = switch("do_lower_case", True)
     if file == files[0]:
         strips = not switch("keep_accents", False)

@@ -138,9 +138,13 @@ def _arrow(file: Any, is_file: bool) -> tuple[Any, Any]:
 def _class_names(schema: Any) -> dict[str, list[str]]:
     """Return the names of the classes in each column that has them, but for numbers as names."""
     class_names = {}
-    with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        for column, feature in features.items():
+    features: Any = {}
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"].items()
+    for column, feature in features:
+        with contextlib.suppress(AttributeError, IndexError):  # of a later version
+            if isinstance(feature, list):
+                feature = feature[0]
             feature = feature.get("feature", feature)
             names = feature.get("names") if feature.get("_type") == "ClassLabel" else None
             if names and names != [str(i) for i in range(len(names))]:

@@ -24,6 +24,16 @@ from albert_tf.text.tokenizer import load_tokenizer
 # Texts to vectors [N, D], the settings, D, and whether the encoder is untrained.
 Parts = tuple[Callable[[list[str]], tf.Tensor], EmbeddingSettings, int, bool]
 
+# Options of sentence-transformers with the only values that an embedder has.
+_THEIRS = {
+    "convert_to_numpy": True,
+    "convert_to_tensor": False,
+    "output_value": "sentence_embedding",
+    "precision": "float32",
+    "device": None,
+    "truncate_dim": None,
+}
+
 
 class Embedder:
     """Texts to vectors of length 1; see `load_embedder`.
@@ -86,22 +96,35 @@ class Embedder:
         self,
         sentences: str | Iterable[str],
         *,
-        convert_to_numpy: bool = True,
+        prompt_name: str | None = None,
         normalize_embeddings: bool = True,
         **options: Any,
     ) -> np.ndarray:
         """Return the vectors of texts, or the vector [D] of a single string.
 
-        `options` are those of a call. Callers of sentence-transformers pass `convert_to_numpy` and
-        `normalize_embeddings`: the result is an array, and its vectors have length 1 with either
-        value of the latter, as with a model whose last module normalizes.
+        `options` are those of a call, or of sentence-transformers with a value that changes
+        nothing here, such as `convert_to_numpy=True`. `prompt_name` is `query` or `document`, for
+        the prompts of the run. The vectors have length 1 with either value of
+        `normalize_embeddings`, as with a model whose last module normalizes.
 
         Raises:
-          InputError: as a call; or `convert_to_numpy` is False.
+          InputError: as a call; or an option has another value.
         """
         del normalize_embeddings
-        if not convert_to_numpy:
-            raise InputError("`convert_to_numpy` must be True: an embedder returns arrays.")
+        for name in _THEIRS.keys() & options.keys():
+            if (value := options.pop(name)) != _THEIRS[name]:
+                raise InputError(
+                    f"`{name}` must be {_THEIRS[name]!r}: an embedder returns NumPy arrays of "
+                    f"float32, a vector for each text. Received: {value!r}. Leave it out."
+                )
+        if prompt_name is not None:
+            prompts = {"query": self.task.query_prompt, "document": self.task.passage_prompt}
+            if prompt_name not in prompts:
+                raise InputError(
+                    "`prompt_name` must be query or document. Received: "
+                    f"{prompt_name!r}. Pass the text as `prompt`."
+                )
+            options = {"prompt": prompts[prompt_name]} | options
         if isinstance(sentences, str):
             return self([sentences], **options)[0]
         return self(sentences, **options)

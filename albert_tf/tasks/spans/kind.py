@@ -15,6 +15,11 @@ from albert_tf.tasks.transformers_head import TransformersHead
 
 
 class _Head(TransformersHead[SpanSettings]):
+    note = (
+        "AlbertForQuestionAnswering is read as a model of SQuAD 1.1, which answers every question. "
+        "If it was trained on SQuAD 2.0, its choice of [CLS] for no answer is lost."
+    )
+
     def refusal(self, task: SpanSettings) -> str | None:
         """Return why the class cannot hold a joint head, or None for SQuAD 1.1."""
         if not task.answerable:

@@ -222,7 +222,12 @@ def _section_of(train: Sequence[TextExample]) -> EmbeddingSettings:
         raise InputError(
             f"The training pairs must have different scores. Received: only {scores[0]:.4g}."
         )
-    return EmbeddingSettings(loss="cosent", lowest_score=min(scores), highest_score=max(scores))
+    lowest, highest = min(scores), max(scores)
+    print(
+        f"train: {len(train):,} pairs with scores from {lowest:g} to {highest:g}, the highest for "
+        "those that are most alike"
+    )
+    return EmbeddingSettings(loss="cosent", lowest_score=lowest, highest_score=highest)
 
 
 def _search_of(examples: Sequence[TextExample]) -> list[SearchExample]:

@@ -9,7 +9,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.embedding.examples import ContrastExample
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets.dataset import Reading
-from finetuning.datasets.tables.own_tables import PAIR, SINGLE
+from finetuning.datasets.tables.own_tables import PAIR, SINGLE, without_unknown
 from finetuning.datasets.tables.table_files import Rows, Table, note_if_quoted
 
 GLUE_PAIR = {"sentence1", "sentence2"}
@@ -42,6 +42,8 @@ def examples_of(table: Table, reading: Reading, allow_empty: bool = False) -> li
       InputError: the header names neither, or a row is invalid or has a score and negatives.
     """
     texts = _text_columns(table, reading)
+    if allow_empty:
+        table = without_unknown(table, (reading.label_column, _SCORE))
     scores = [name for name in (reading.label_column, _SCORE) if name in table.columns][:1]
     negatives = [name for name in table.columns if _NEGATIVE.fullmatch(name)]
     if LIST in table.columns:

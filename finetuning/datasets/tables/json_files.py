@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +11,10 @@ from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.json_text import parse_json
 from albert_tf.runtime.files.text_files import lines_of, text_of
 
-FORMATS = (".jsonl", ".json", ".parquet")
-PART_ENDS = (*FORMATS, "-00000-of-00001.parquet")  # the last, with any number, as on the Hub
+FORMATS = (".jsonl", ".json", *arrow_files.FORMATS)
+# The last two with any number of files: as on the Hub, and as `save_to_disk` of datasets writes.
+PART_ENDS = (*FORMATS, "-00000-of-00001.parquet", "/data-00000-of-00001.arrow")
+_CHOICES = re.compile(r'\s*\{\s*"choices"\s*:')
 _NAMES = {"start_offset": "start", "end_offset": "end"}  # doccano's
 
 
@@ -24,7 +27,7 @@ def object_rows(path: str) -> Iterator[tuple[int, str, Any]]:
       InputError: the file or a line cannot be read.
     """
     kind = format_of(path)
-    if kind == ".parquet":
+    if kind in arrow_files.FORMATS:
         shards = map(arrow_files.rows, arrow_files.shards_of(path))
         for number, row in enumerate(itertools.chain.from_iterable(shards), start=1):
             yield number, str(row), normalized(row)
@@ -75,6 +78,13 @@ def _span(item: Any) -> Any:
         case {"labels": [label]} if "label" not in span:
             span["label"] = label
     return span
+
+
+def choices_in(cell: Any, location: str) -> Any:
+    """Return the list of several labels that Label Studio writes into a cell; other cells as is."""
+    if isinstance(cell, str) and _CHOICES.match(cell):
+        return _value(parse_json(cell, location))
+    return cell
 
 
 def as_text(value: Any) -> Any:

@@ -11,6 +11,7 @@ from albert_tf.runtime.errors import InputError, listed
 from albert_tf.text.words import visible_part
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.tables import prodigy, table_files
+from finetuning.datasets.tables.json_files import choices_in
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import PART_ENDS, Table, open_table
 
@@ -18,6 +19,7 @@ SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
 _VALUE, _DIGITS = re.compile(r"[^\s,;|\[\]{}()'\"]+"), re.compile("[01]([_/#-]?[01]){2,}")
 _CALL = re.compile(r"\s*[A-Za-z][\w.]*(?=[(\[{])")  # such as tensor([0, 1])
+_UNKNOWN = {str([value]) for value in (-1, -1.0, "-1", "-1.0")}
 _BINARY = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
 # `file:line`, text and second text, and the label if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
@@ -68,7 +70,7 @@ def open_part(
         is_used = prodigy.KEY in (*source.reading.text_column, *labels)
         return is_used or (to_predict and set(labels).isdisjoint(columns))
 
-    return dataclasses.replace(
+    table = dataclasses.replace(
         open_table(
             path,
             optional=(*optional, "id") if to_predict else optional,
@@ -77,6 +79,20 @@ def open_part(
         remedy="Rename the columns (or add a header, if the file has none), or train with "
         "--text_column and --label_column.",
     )
+    return without_unknown(table, labels) if to_predict else table
+
+
+def without_unknown(table: Table, labels: Sequence[str]) -> Table:
+    """Return a table to predict without a column of labels that are all -1.
+
+    Hugging Face's test parts have that for labels that are kept secret.
+    """
+    columns, records = list(table.columns), list(table.records)
+    for place in [i for i, name in enumerate(columns) if name in labels]:
+        if records and all(str(cells[place : place + 1]) in _UNKNOWN for _, cells in records):
+            print(f"note: `{columns[place]}` of {table.path} is -1 in all rows, so it is unknown.")
+            columns[place] = ""
+    return dataclasses.replace(table, columns=tuple(columns), records=iter(records))
 
 
 def text_columns(source: Source, table: Table) -> tuple[str, ...]:
@@ -118,6 +134,11 @@ def rows_of(
         may_lack=labels if allow_empty else (),
     )
     for location, cells in named(rows, label) if label else rows:
+        if label and choices_in(cells[-1], location) is not cells[-1]:
+            raise InputError(
+                f"{location}: `{label}` must hold one label. Received: {cells[-1]!r}, as Label "
+                "Studio writes several. For several, pass --task=multi_label."
+            )
         yield (
             location,
             (cells[0], cells[1] if len(texts) > 1 else None),

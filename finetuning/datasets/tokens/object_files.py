@@ -55,10 +55,26 @@ def has_tokens(rows: Sequence[Row], reading: Reading) -> bool:
 
 
 def _tokens_key(row: Any, reading: Reading) -> str | None:
+    """Return the key of the tokens of an object, None if it has a text and spans.
+
+    An object with a text besides, as datasets have them, needs a tag for each token.
+    """
     given = text_key_of(reading.text_column)
     keys = (given, *_TOKENS) if given == "text" else (given,)
-    tokens_key = next((key for key in keys if isinstance(row, dict) and key in row), None)
-    return tokens_key if tokens_key is not None and isinstance(row[tokens_key], list) else None
+    found = [key for key in keys if isinstance(row, dict) and key in row]
+    lists = [key for key in found if isinstance(row[key], list)]
+    if not lists or lists[0] == found[0]:
+        return lists[0] if lists else None
+    tags = row.get(_tags_key(row, reading))
+    has_tags = isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
+    return lists[0] if has_tags and 0 < len(tags) == len(row[lists[0]]) else None
+
+
+def _tags_key(row: Any, reading: Reading) -> str:
+    """Return the key of the tags of an object with tokens."""
+    if not _has_default_label(reading):
+        return reading.label_column
+    return next((name for name in _TAGS if name in row), _TAGS[-1])
 
 
 def read_tokens(
@@ -74,7 +90,7 @@ def read_tokens(
       InputError: an object has no list of tokens, or not a tag for each, or a token is empty or a
         tag no name.
     """
-    sentences, is_default = [], _has_default_label(reading)
+    sentences = []
     for number, line, row in rows:
         if (key := _tokens_key(row, reading)) is None:
             raise InputError(
@@ -82,11 +98,10 @@ def read_tokens(
                 f"Received: {line[:80]!r}. Correct or remove it."
             )
         tokens = row[key]
-        tags_key = next((name for name in _TAGS if name in row), "")
-        tags = row.get(tags_key if is_default else reading.label_column)
+        tags = row.get(tags_key := _tags_key(row, reading))
         _require_texts(tokens, f"{path}:{number}: `{key}`")
         if tags is not None:
-            _require_texts(tags, f"{path}:{number}: `{tags_key or reading.label_column}`")
+            _require_texts(tags, f"{path}:{number}: `{tags_key}`")
         if tags is not None and len(tags) != len(tokens):
             raise InputError(
                 f"{path}:{number}: each token must have a tag. Received: {len(tokens)} tokens and "

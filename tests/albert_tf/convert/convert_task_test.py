@@ -309,6 +309,33 @@ class TestFoldersOfOthers:
                 f"--set={setting}",
             )
 
+    def test_labels_in_another_order_take_their_rows_along(self, theirs, tmp_path):
+        """The probabilities of each name stay, as do the thresholds of multi-label models."""
+        labels = SETTINGS["multi_label"].labels
+        found = []
+        for name, order in (("one", labels), ("two", labels[::-1])):
+            changes = f"--set=task.labels={','.join(order)}"
+            source = (
+                f"huggingface:{theirs('multi_label')}" if name == "one" else str(tmp_path / "one")
+            )
+            values = ["--set=task.thresholds=0.1,0.9"] if name == "one" else []
+            convert(f"--from={source}", f"--to={tmp_path / name}", changes, *values)
+            predictor = load_predictor(str(tmp_path / name))
+            thresholds = dict(zip(predictor.task.labels, predictor.task.thresholds, strict=True))
+            found.append((predictor(["a text"])[0]["probabilities"], thresholds))
+        assert list(found[1][0]) == [*labels[::-1]] and found[0][1] == found[1][1]
+        assert found[0][0] == pytest.approx(found[1][0], abs=1e-6)
+
+    def test_tags_are_no_labels_of_words(self, theirs, tmp_path):
+        source = theirs("token_classifier", id2label={str(i): f"LABEL_{i}" for i in range(5)})
+        names = "--set=task.labels=O,B-x,I-x,B-y,I-y"
+        with pytest.raises(ConfigError, match="must not change what the labels mean.*`id2label`"):
+            convert(f"--from=huggingface:{source}", f"--to={tmp_path / 'back'}", names)
+
+    def test_answers_to_every_question_are_noted(self, theirs, tmp_path, capsys):
+        convert(f"--from=huggingface:{theirs('span')}", f"--to={tmp_path / 'back'}", "--dry_run")
+        assert "a model of SQuAD 1.1, which answers every question" in capsys.readouterr().err
+
     def test_a_model_that_was_trained_on_there(self, theirs, tmp_path):
         """Labels and dropout of theirs count, the rest is what we wrote."""
         folder = theirs("classifier")

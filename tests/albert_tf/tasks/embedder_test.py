@@ -77,6 +77,13 @@ def test_every_name_gives_the_same_vectors(embedder):
         np.testing.assert_array_equal(found, plain)
     with pytest.raises(InputError, match="`convert_to_numpy` must be True"):
         embedder.encode(TEXTS, convert_to_numpy=False)
+    theirs = {"precision": "float32", "device": None, "convert_to_tensor": False}
+    found = embedder.encode(TEXTS, **theirs, prompt_name="query")
+    np.testing.assert_array_equal(found, prompted)
+    with pytest.raises(InputError, match=r"`precision` must be 'float32'.*Received: 'int8'"):
+        embedder.encode(TEXTS, precision="int8")
+    with pytest.raises(InputError, match="`prompt_name` must be query or document. .*'retrieval'"):
+        embedder.encode(TEXTS, prompt_name="retrieval")
     np.testing.assert_array_equal(embedder.encode_query(TEXTS), prompted)
     passages = embedder(TEXTS, prompt="a ")
     np.testing.assert_array_equal(embedder.encode_document(TEXTS), passages)

@@ -206,6 +206,26 @@ def test_a_foreign_settings_file_is_not_ours_and_a_wrong_one_is_refused(tiny, tm
 
 
 @pytest.mark.parametrize(
+    ("rules", "key"),
+    [
+        ({"do_lower_case": False}, "do_lower_case"),
+        ({"do_lower_case": True, "keep_accents": True}, "keep_accents"),
+        ({"strip_accents": False}, "strip_accents"),
+        ({"do_lower_case": True, "keep_accents": False, "strip_accents": None}, None),
+    ],
+)
+def test_the_rules_of_a_folder_of_transformers(tiny, tmp_path, rules, key):
+    """A sentencepiece model without our settings lowercases and strips accents."""
+    (tmp_path / "spiece.model").write_bytes(tiny.model)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(rules))
+    if key is None:
+        assert load_tokenizer(tmp_path).normalization == Normalization()
+        return
+    with pytest.raises(InputError, match=f"states `{key}` .*--from=huggingface:.* --to=NEW"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"normalization": [1]}, "normalization` must be a section of keys. Received: [1]"),

@@ -131,6 +131,81 @@ def test_classes_of_parquet_have_their_names(tmp_path, labels, names, wanted):
     assert data.task.labels == wanted and [e.label for e in data.train] == labels
 
 
+def test_classes_after_a_column_of_lists_have_their_names(tmp_path):
+    """A feature may be a list with the feature of its items."""
+    info = {"tags": [{"_type": "Value"}], "label": {"names": ["neg", "pos"], "_type": "ClassLabel"}}
+    columns = {"tags": [["x"], []], "text": ["a", "b"], "label": [1, 0]}
+    content = parquet(columns, {"info": {"features": info}})
+    assert read(tmp_path, "text_classification", ".parquet", content).task.labels == ("neg", "pos")
+
+
+def test_several_choices_of_label_studio_in_a_table(tmp_path):
+    """A single one is plain text there."""
+    several = json.dumps({"choices": ["joy", "love"]}).replace('"', '""')
+    table = f'text,label\na,"{several}"\nb,joy\n'
+    data = read(tmp_path, "multi_label", ".csv", table)
+    assert data.task.labels == ("joy", "love")
+    assert [e.label for e in data.train] == [(0, 1), (0,)]
+    with pytest.raises(InputError, match="csv:2: `label` must hold one label.*multi_label"):
+        read(tmp_path, "text_classification", ".csv", table)
+
+
+def test_the_folder_of_a_saved_dataset(tmp_path):
+    for part in ("train", "validation"):
+        (tmp_path / part).mkdir()
+        table = pyarrow.table({key: [row[key] for row in ROWS] for key in ROWS[0]})
+        path = tmp_path / part / "data-00000-of-00001.arrow"
+        with pyarrow.ipc.new_stream(path, table.schema) as stream:
+            stream.write_table(table)
+    data = DATASETS["text_classification"].read(Source(str(tmp_path), reading=Reading()))
+    assert [(e.first, e.label) for e in data.train] == [("a good day", 1), ("a bad day", 0)]
+    assert data.dev["dev"] == data.train
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "unknown"),
+    [
+        ("text_classification", [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}], -1),
+        ("text_regression", [{"text": "a", "label": 1.0}, {"text": "b", "label": 2.5}], -1.0),
+        (
+            "sts",
+            [
+                {"sentence1": "a", "sentence2": "c", "label": 1.0},
+                {"sentence1": "b", "sentence2": "d", "label": 0.0},
+            ],
+            -1.0,
+        ),
+        (
+            "multiple_choice",
+            [
+                {"question": "q", "options": ["a", "b"], "label": 1},
+                {"question": "p", "options": ["a", "b"], "label": 0},
+            ],
+            -1,
+        ),
+    ],
+)
+def test_labels_of_a_test_part_that_are_kept_secret(tmp_path, capsys, task, rows, unknown):
+    data = read(tmp_path, task, ".jsonl", lines(*rows))
+    (tmp_path / "test.jsonl").write_text(lines(*(row | {"label": unknown} for row in rows)))
+    source = Source(str(tmp_path), reading=Reading())
+    examples = DATASETS[task].read_part(source, "test", data.task)
+    assert [example.label for example in examples] == [None, None]
+    assert "is -1 in all rows, so it is unknown" in capsys.readouterr().out
+    (tmp_path / "test.jsonl").write_text(lines(rows[0], rows[1]))
+    examples = DATASETS[task].read_part(source, "test", data.task)
+    assert all(example.label is not None for example in examples)
+
+
+def test_tags_of_tokens_beside_the_text(tmp_path):
+    row = {"text": "Ann left.", "tokens": ["Ann", "left", "."], "ner_tags": ["B-PER", "O", "O"]}
+    data = read(tmp_path, "token_classification", ".jsonl", lines(row))
+    assert data.train[0].text == "Ann left ." and data.train[0].entities == ((0, 3, "PER"),)
+    spans = {"text": "Ann left.", "tokens": [{"text": "Ann"}], "spans": [[0, 3, "PER"]]}
+    data = read(tmp_path, "token_classification", ".jsonl", lines(spans))
+    assert data.train[0].text == "Ann left."
+
+
 def test_tags_of_parquet_have_their_names(tmp_path):
     tags = {"feature": {"names": ["O", "B-PER", "I-PER"], "_type": "ClassLabel"}, "_type": "List"}
     columns = {"tokens": [["Ann", "Berg", "left"], []], "ner_tags": [[1, 2, 0], []]}

@@ -94,7 +94,14 @@ def test_a_pipe_is_refused_with_what_to_pass(tmp_path: pathlib.Path):
 
 
 @pytest.mark.parametrize(
-    ("header", "columns"), [("text\tlabel", ()), ("text_a\ttext_b", ()), ("a\tb", ("b",))]
+    ("header", "columns"),
+    [
+        ("text\tlabel", ()),
+        ("text_a\ttext_b", ()),
+        ("a\tb", ("b",)),
+        ("sentence1\tsentence2", ()),
+        ("query\tpassage\tmore", ()),
+    ],
 )
 def test_a_table_is_read_as_a_part(tmp_path: pathlib.Path, header: str, columns: tuple[str, ...]):
     (tmp_path / "x.tsv").write_text(f"{header}\none\tother\n")

@@ -7,6 +7,8 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.ranking.examples import RankingExample
 from albert_tf.tasks.ranking.model import RankingSettings
 from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.tokens.examples import TokenExample
+from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets.dataset import Data
 from finetuning.reporting.notes import repeated
 
@@ -22,6 +24,14 @@ def test_contradictions_and_shared_examples():
         "1 training texts occur with different labels, such as 'b'",
         "2 of 3 dev examples are training examples too, so that its scores are too high",
     ]
+
+
+def test_contradictory_spans_of_one_text():
+    spans = [((0, 3, "PER"),), ((0, 3, "PER"),), ((4, 6, "LOC"),), None]
+    train = [TokenExample("Ann Bo", None, each) for each in spans[:3]] + [TokenExample("c")]
+    (note,) = repeated(Data(TokenSettings(("LOC", "PER")), train, {}))
+    assert note == "1 training texts occur with different labels, such as 'Ann Bo'"
+    assert not list(repeated(Data(TokenSettings(("LOC", "PER")), train[:2], {})))
 
 
 def test_questions_of_searches_and_rankings_are_recognized():
