@@ -5,7 +5,7 @@ Reasons, with numbers in docs/log/training.md, gpu.md and tpu.md:
 - Outside training, the plain operations run everywhere: there is no gradient to save. A model that
   is not to be unrolled has its layers in a loop.
 - CPU: GELU, LayerNorm and the cross-entropy with their gradients take two to three times as long
-  as TensorFlow's operations ("Fused element-wise operations", 2026-11-21), and padding is not
+  with TensorFlow's operations ("Fused element-wise operations", 2026-11-21), and padding is not
   computed ("Parts side by side", 2026-11-23).
 - XLA, one program for a whole step (PJRT on CPUs and GPUs): the same, in less memory than a tape;
   on a GPU 18.1 instead of 19.2 ms a step, and no gain without its barriers.
