@@ -6,6 +6,7 @@ import functools
 import glob
 import json
 import os
+import re
 import socket
 import threading
 import urllib.parse
@@ -15,10 +16,13 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.runtime import process_end
 from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import InputError
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
+ROLES = ("chief", "worker")  # of TF_CONFIG, in the order of the processes
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")  # HOST:PORT
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")
 
 
@@ -69,7 +73,8 @@ def strategy(
         raise InputError(f"--tpu={tpu} requires --device=tpu. Received: --device={device}.")
     if device == "multi_worker":
         check_tf_config(os.environ.get("TF_CONFIG"))
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        with process_end.handlers_kept():
+            return tf.distribute.MultiWorkerMirroredStrategy()
     if device == "cpu":
         with contextlib.suppress(RuntimeError):  # TensorFlow has already started them
             tf.config.set_visible_devices([], "GPU")
@@ -213,13 +218,17 @@ def check_tf_config(text: str | None) -> None:
     """Raise an InputError unless the value of TF_CONFIG has a `cluster` and a `task` of it."""
     try:
         cluster, task = (json.loads(text or "{}")[name] for name in ("cluster", "task"))
-        is_valid = task["index"] >= 0 and isinstance(cluster[task["type"]][task["index"]], str)
+        addresses = [address for role in cluster.values() for address in role]
+        is_valid = task["index"] >= 0 and task["type"] in ROLES and {*cluster} <= {*ROLES}
+        is_valid = is_valid and cluster[task["type"]][task["index"]] in addresses
+        is_valid = is_valid and all(map(_ADDRESS.fullmatch, addresses))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         is_valid = False
     if not is_valid:
         raise InputError(
             "--device=multi_worker needs TF_CONFIG in the environment: JSON with `cluster`, lists "
-            f"of addresses by type, and `task`, this process's type and index. Received: {text!r}."
+            f"of addresses HOST:PORT by type, {' or '.join(ROLES)}, and `task`, this process's "
+            f"type and index. Received: {text!r}."
         )
 
 

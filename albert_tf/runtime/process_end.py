@@ -38,6 +38,18 @@ def repeat_signal(ignored: "sys.UnraisableHookArgs") -> None:
 
 
 @contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Keep the handler of SIGTERM in a block that joins processes, where libraries replace it.
+
+    They do so below Python, which still names the old one and installs it again here.
+    """
+    yield
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
+
+
+@contextlib.contextmanager
 def without_finalizers() -> Iterator[None]:
     """End the process of a command, after its exit handlers, without freeing what is left.
 

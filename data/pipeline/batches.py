@@ -55,7 +55,9 @@ def training_batches(
     dataset = dataset.map(lambda *fields: tuple(field[worker_rows] for field in fields))
     dataset = dataset.rebatch(batch_size_per_replica or per_worker, drop_remainder=True)
     dataset = dataset.map(examples, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return dataset.prefetch(4)
+    # Otherwise several workers would prepare for partial batches, whose shapes are not static.
+    endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+    return dataset.apply(endless).prefetch(4)
 
 
 def evaluation_batches(

@@ -1,6 +1,7 @@
 """The interface of the runtime that computes the steps of a run, and the one of TensorFlow."""
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -50,8 +51,16 @@ class Runtime(Protocol):
     def any_process(self, flag: bool) -> bool:
         """Return True if any process passes True; all must call it together."""
 
+    def agree(self, text: str) -> bool:
+        """Return True if all processes pass the same text; all must call it together."""
+
     def profiled(self, path: str) -> contextlib.AbstractContextManager:
         """Profile a block for TensorBoard."""
+
+
+def digest_of(text: str) -> np.ndarray:
+    """Return a digest of a text, uint8 [8]."""
+    return np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], np.uint8)
 
 
 class StrategyRuntime:
@@ -61,7 +70,7 @@ class StrategyRuntime:
         self.strategy, self.replicas = strategy, strategy.num_replicas_in_sync
         self.is_chief = devices.is_chief(strategy)
         self.parallel_parts = devices.num_parallel_parts(strategy)
-        self._is_positive = tf.function(self._any_replica)
+        self._sums = tf.function(self._summed)
 
     def peak_flops(self, precision: str) -> float | None:
         """See `Runtime`."""
@@ -101,14 +110,22 @@ class StrategyRuntime:
 
     def any_process(self, flag: bool) -> bool:
         """See `Runtime`."""
-        return bool(self._is_positive(tf.constant(float(flag))))
+        return bool(self._sums(tf.constant([float(flag)])) > 0)
 
-    def _any_replica(self, flag: tf.Tensor) -> tf.Tensor:
-        def summed(flag: tf.Tensor) -> tf.Tensor:
+    def agree(self, text: str) -> bool:
+        """See `Runtime`."""
+        own = digest_of(text)
+        sums = self._sums(tf.constant(own, tf.float32)).numpy()  # exact: small whole numbers
+        return not self.any_process(bool((sums != self.replicas * own).any()))
+
+    def _summed(self, values: tf.Tensor) -> tf.Tensor:
+        """Return the sum of float32 [N] over all replicas."""
+
+        def summed(values: tf.Tensor) -> tf.Tensor:
             # A copy: a tensor that all replicas share belongs to no device and cannot be summed.
-            return tf.distribute.get_replica_context().all_reduce("sum", tf.identity(flag))
+            return tf.distribute.get_replica_context().all_reduce("sum", tf.identity(values))
 
-        return _local(self.strategy, self.strategy.run(summed, args=(flag,))) > 0
+        return _local(self.strategy, self.strategy.run(summed, args=(values,)))
 
     def profiled(self, path: str) -> contextlib.AbstractContextManager:
         """See `Runtime`."""

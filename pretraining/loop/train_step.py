@@ -169,7 +169,7 @@ class TrainStep:
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return sums and gradients; parallel parts use the dropout masks of the whole batch."""
         parts = 1
-        if self.side_by_side > 1:  # with several workers the number of rows is unknown
+        if self.side_by_side > 1:
             rows, length = batch["input_word_ids"].shape
             parts = parts_of_batch(
                 self.config.model, rows, length, self.side_by_side, self.smallest_part

@@ -1,5 +1,6 @@
 """The training loop: run steps, check them, evaluate, log, save, stop."""
 
+import json
 import signal
 import sys
 import time
@@ -12,7 +13,7 @@ import tf_keras
 
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import AdamW
-from albert_tf.runtime import devices
+from albert_tf.runtime import devices, settings
 from albert_tf.runtime.errors import InputError, reading, writing
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.checkpoints import Checkpoints
@@ -121,6 +122,7 @@ class TrainingState:
         if restored is not None:
             print(f"continuing at step {restored:,} of {run.path}", flush=True)
         self.step = restored or 0
+        self._require_agreement()
         evaluate = evaluation(self.model) if evaluation else None
         self.selection = Selection(config, self.model, evaluate, run, self.writes)
         runtime.start(make_step(self.model, optimizer, config, runtime.parallel_parts))
@@ -135,11 +137,13 @@ class TrainingState:
         self.selection.rewind(self.run.metrics(), self.step)
         first = self.step + int(self.guard.offset.numpy())
         self.batches = self.runtime.batches(self.config, self.records, first)
-        self._export()
+        if not self.guard.is_in_streak:  # else the guard may go back and take this step again
+            self._export()
 
     def roll_back(self) -> None:
         """Return to the last good checkpoint, and pass over the batches since then."""
         self.step = self.guard.roll_back(self.step, self.checkpoints.restore)
+        self._require_agreement()
         self.runtime.from_variables()
         self.checkpoints.drop(lambda later: later > self.step)
         self.rewind()
@@ -162,9 +166,7 @@ class TrainingState:
         """Save a checkpoint and end the process as the signal of this number would."""
         # The guard must not restore this checkpoint, which an uninterrupted run would not have.
         if self.step != (last_good := int(self.guard.last_good.numpy())):
-            self.runtime.to_variables()
-            self.checkpoints.save(self.step, also_keep=last_good)
-        self._export()
+            self._write(also_keep=last_good)
         if self.runtime.is_chief:
             print(f"stopped, saved at step {self.step:,}", flush=True)
         sys.exit(128 + (number or signal.SIGTERM))
@@ -174,10 +176,30 @@ class TrainingState:
         size = self.config.loop.global_batch_size
         return self.records.numbers(self.config.seed, batch * size, size)
 
-    def _save(self) -> None:
+    def _require_agreement(self) -> None:
+        """Check that all processes train the same configuration from the same checkpoint.
+
+        Raises:
+          InputError: they do not.
+        """
+        config, records = settings.to_dict(self.config), self.records.manifest.identity()
+        state = [config, records, self.step, int(self.guard.offset.numpy())]
+        if not self.runtime.agree(json.dumps(state, sort_keys=True)):
+            raise InputError(
+                "all workers must start with the same settings, records and checkpoint. Received: "
+                f"step {self.step:,} of {self.run.path} here, and others elsewhere. Start all with "
+                "the same command, on a folder that they share."
+            )
+
+    def _write(self, also_keep: int | None = None) -> None:
+        """Write a checkpoint, which all workers read from the chief's folder."""
         self.runtime.to_variables()
+        if self.runtime.is_chief:
+            self.checkpoints.save(self.step, also_keep)
+
+    def _save(self) -> None:
         self.guard.last_good.assign(self.step)
-        self.checkpoints.save(self.step)
+        self._write()
         self.selection.drop_older()
         self._export()
 

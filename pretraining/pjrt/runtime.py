@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,12 +14,13 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import devices
+from albert_tf.runtime import devices, process_end
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.peak_flops import peak_flops, peak_of
 from albert_tf.training.jax_devices import JaxDevices, sentence
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining.loop.config import PretrainConfig
+from pretraining.loop.runtime import digest_of
 from pretraining.loop.train_step import Step, TrainStep
 from pretraining.pjrt.compiled import compile_lowered, gb, verdict
 from pretraining.pjrt.joined_step import (
@@ -29,7 +31,6 @@ from pretraining.pjrt.joined_step import (
     without_values,
 )
 
-_ROLES = ("chief", "worker")  # of TF_CONFIG, in the order of the processes
 _REACH_SECONDS = 300.0  # until the first process listens
 
 
@@ -71,7 +72,8 @@ class PjrtRuntime:
     def peak_flops(self, precision: str) -> float | None:
         """Return the peak FLOPs per second of all replicas; None if unknown."""
         if self.platform == "cpu":
-            return peak_flops(self.strategy, precision)
+            of_process = peak_flops(self.strategy, precision)
+            return of_process and of_process * self._num_processes
         of_one = _peak_flops(self.devices[0].device_kind)
         return of_one * self.replicas if of_one and precision == "mixed_bfloat16" else None
 
@@ -180,11 +182,19 @@ class PjrtRuntime:
 
     def any_process(self, flag: bool) -> bool:
         """Return True if any process passes True; all must call it together."""
+        return bool(self._of_all(np.array(flag)).any())
+
+    def agree(self, text: str) -> bool:
+        """Return True if all processes pass the same text; all must call it together."""
+        return bool((self._of_all(digest_of(text)) == digest_of(text)).all())
+
+    def _of_all(self, value: np.ndarray) -> np.ndarray:
+        """Return the values [processes, ...] of all processes, which must call it together."""
         if self._num_processes == 1:
-            return flag
+            return value[None]
         from jax.experimental import multihost_utils
 
-        return bool(multihost_utils.process_allgather(np.array(flag)).any())
+        return multihost_utils.process_allgather(value)
 
     def profiled(self, path: str) -> contextlib.AbstractContextManager:
         """Profile a block for TensorBoard."""
@@ -196,9 +206,8 @@ def _stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]
 
 
 def _peak_flops(kind: str) -> float | None:
-    """Return the peak of a device that JAX names `kind`, as NVIDIA H200 or TPU v5 lite."""
-    name = kind.replace(" lite", "e").replace("TPU v5", "TPU v5p").replace("v5pe", "v5e")
-    return peak_of(name)
+    """Return the peak of a device that JAX names `kind`: NVIDIA H200, TPU v5 lite, TPU v5 (p)."""
+    return peak_of(re.sub("TPU v5$", "TPU v5p", kind.replace(" lite", "e")))
 
 
 def _await(address: str) -> None:
@@ -225,12 +234,7 @@ def _join_processes(jax: Any) -> None:
         devices.check_tf_config(text)
         tf_config = json.loads(text)
         cluster, task = tf_config["cluster"], tf_config["task"]
-        if task["type"] not in _ROLES:
-            raise InputError(
-                "--device=multi_worker --runtime=pjrt: the type of `task` in TF_CONFIG must be "
-                f"{' or '.join(_ROLES)}. Received: {task['type']}."
-            )
-        workers = [address for role in _ROLES for address in cluster.get(role, ())]
+        workers = [address for role in devices.ROLES for address in cluster.get(role, ())]
         offset = len(cluster.get("chief", ())) if task["type"] == "worker" else 0
         given = {
             "coordinator_address": workers[0],
@@ -240,7 +244,8 @@ def _join_processes(jax: Any) -> None:
         if given["process_id"]:
             _await(workers[0])
     try:
-        jax.distributed.initialize(**given)
+        with process_end.handlers_kept():
+            jax.distributed.initialize(**given)
     except (RuntimeError, ValueError) as error:
         raise InputError(
             "--device=multi_worker --runtime=pjrt: jax.distributed could not join the processes: "

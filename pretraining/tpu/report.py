@@ -38,11 +38,11 @@ def describe_mode(step: Step) -> str:
 def report(step: Step, size: CompiledSize, chip: Chip) -> str:
     """Return the memory, FLOPs and time of one compiled step, as lines."""
     needed = size.total
-    weights, slots = 4 * step.parameters, 8 * step.parameters
+    weights, slots = 4 * step.parameters, 4 * step.slots
     executed = step.flops + step.recomputed_flops
     rows = {
         "parameters": f"{gb(weights)}, {step.parameters:,} in float32",
-        "optimizer": f"{gb(slots)}, two slots per parameter",
+        "optimizer": f"{gb(slots)}, {step.slots / step.parameters:.3g} slots per parameter",
         "batch": gb(max(0, size.arguments - weights - slots)),
         "temporaries": gb(size.temporaries),
         "code": "unknown: the compiler gave up" if size.refused else gb(size.code),

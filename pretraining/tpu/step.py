@@ -1,9 +1,15 @@
 """A training step on a TPU chip: quantities from formulas and from the compiler."""
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
+import tensorflow as tf
+
 from albert_tf.models.config import AlbertConfig, head_param_counts, layer_flops
+from albert_tf.models.head import Head
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.optimization import OPTIMIZERS, AdamW
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.peak_flops import PEAK_FLOPS
 from pretraining.loop.config import PretrainConfig
@@ -61,6 +67,16 @@ def parse_topology(name: str) -> tuple[str, Chip]:
     return f"{generation}:{layout or CHIPS[generation].layout}", CHIPS[generation]
 
 
+@functools.lru_cache(64)
+def _slots(model: AlbertConfig, heads: tuple[Head, ...], optimizer: str) -> int:
+    if OPTIMIZERS[optimizer].has_v is AdamW.has_v:
+        return 2 * (model.param_count() + sum(head_param_counts(model, heads).values()))
+    with tf.Graph().as_default():  # variables without values
+        variables = AlbertPretrainer(model, heads=heads).create_weights().trainable_variables
+    has_v = OPTIMIZERS[optimizer](0.0).has_v
+    return sum(v.shape.num_elements() * (1 + has_v(v)) for v in variables)
+
+
 @dataclasses.dataclass(frozen=True)
 class Step:
     """One replica's step, as it is compiled.
@@ -104,8 +120,13 @@ class Step:
 
     @property
     def fixed_bytes(self) -> int:
-        """Bytes that every batch needs: parameters, two optimizer slots and gradients."""
-        return 16 * self.parameters
+        """Bytes that every batch needs: parameters, gradients and the optimizer's slots."""
+        return 8 * self.parameters + 4 * self.slots
+
+    @property
+    def slots(self) -> int:
+        """The optimizer's numbers: two for a parameter, one for those of Muon's matrices."""
+        return _slots(self.model, self.config.heads, self.config.optimizer.name)
 
     def sized(self, batch: int, recompute: bool, parts: int = 1) -> "Step":
         """Return the step with another batch and another way to compute it.

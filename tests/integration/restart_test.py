@@ -95,6 +95,21 @@ def finish(process: subprocess.Popen, status: int = 0) -> str:
     return output
 
 
+def pair_of_workers(records: str, runs: list[pathlib.Path], *more: str) -> list[subprocess.Popen]:
+    """Starts two workers on loopback."""
+    ports = []
+    for _ in runs:
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            ports.append(free.getsockname()[1])
+    cluster = {"worker": [f"localhost:{port}" for port in ports]}
+    tasks = [{"cluster": cluster, "task": {"type": "worker", "index": i}} for i in range(len(runs))]
+    return [
+        start(records, run, *more, "--device=multi_worker", TF_CONFIG=json.dumps(task))
+        for run, task in zip(runs, tasks, strict=True)
+    ]
+
+
 def weights(run: pathlib.Path) -> dict[str, np.ndarray]:
     """Everything in the last checkpoint, weights, moments and counters; not how often it saved."""
     reader = tf.train.load_checkpoint(str(run / "checkpoints"))
@@ -252,26 +267,26 @@ def test_two_workers_give_the_curve_of_one_and_one_of_them_exports(
     dropout = ("--set=model.hidden_dropout=0.0", "--set=model.attention_dropout=0.0")
     still = (*runtime, *dropout)
     finish(start(tiny_records, tmp_path / "one", *still, "--device=cpu"))
-    ports = []
-    for _ in range(2):
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            ports.append(free.getsockname()[1])
-    cluster = {"worker": [f"localhost:{port}" for port in ports]}
-    workers = [
-        start(
-            tiny_records,
-            tmp_path / "two",
-            *still,
-            "--device=multi_worker",
-            "--set=loop.export=last",
-            TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}),
-        )
-        for index in range(2)
-    ]
-    for worker in workers:
+    folders = [tmp_path / "two"] * 2
+    for worker in pair_of_workers(tiny_records, folders, *still, "--set=loop.export=last"):
         finish(worker)
     one, two = (RunDir(str(tmp_path / name)).metrics() for name in ("one", "two"))
     for a, b in zip(one, two, strict=True):
         assert b["loss/mlm"] == pytest.approx(a["loss/mlm"], rel=1e-4)
     assert (tmp_path / "two/export/24/saved_model.pb").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", [(), PJRT[:1]])
+def test_workers_that_would_continue_from_other_steps_stop(
+    tiny_records: str, tmp_path: pathlib.Path, runtime: tuple[str, ...]
+):
+    """One has the run's folder and the other an empty one, as on disks that are not shared."""
+    finish(start(tiny_records, tmp_path / "0", *runtime, "--device=cpu", "--set=loop.steps=8"))
+    config = json.loads((tmp_path / "0/config.json").read_text())
+    config["loop"]["steps"] = 24
+    (tmp_path / "0/config.json").write_text(json.dumps(config))
+    workers = pair_of_workers(tiny_records, [tmp_path / "0", tmp_path / "1"], *runtime)
+    for worker in workers:
+        output = finish(worker, status=2)
+        assert "all workers must start with the same settings, records and checkpoint" in output

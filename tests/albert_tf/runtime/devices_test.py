@@ -71,6 +71,10 @@ TF_CONFIGS = [
     '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}',
     '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}',
     '{"cluster": ["a:1"], "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"worker": ["localhost"]}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"worker": ["http://a:1"]}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"evaluator": ["a:1"]}, "task": {"type": "evaluator", "index": 0}}',
+    '{"cluster": {"worker": ["a:1"], "ps": ["a:2"]}, "task": {"type": "worker", "index": 0}}',
 ]
 
 
@@ -87,7 +91,8 @@ def test_multi_worker_needs_tf_config(monkeypatch, value):
 
 def test_multi_worker_with_tf_config(monkeypatch):
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: "strategy")
-    task = {"cluster": {"worker": ["localhost:1"]}, "task": {"type": "worker", "index": 0}}
+    addresses = ["localhost:1", "[::1]:2", "10.0.0.1:3"]
+    task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(task))
     assert devices.strategy("multi_worker") == "strategy"
 

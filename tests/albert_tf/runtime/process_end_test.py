@@ -43,6 +43,22 @@ commands.run(program, Options, "Doc.")
 """
 
 
+def test_a_handler_that_was_replaced_below_python_is_installed_again():
+    code = (
+        "import ctypes, signal, sys\n"
+        "from albert_tf.runtime.process_end import handlers_kept\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "with handlers_kept():\n"
+        "    ignore = ctypes.c_void_p(1)  # SIG_IGN\n"
+        "    ctypes.CDLL(None).signal(ctypes.c_int(signal.SIGTERM), ignore)\n"
+        "    signal.raise_signal(signal.SIGTERM)\n"
+        "signal.raise_signal(signal.SIGTERM)\n"
+    )
+    root = os.path.dirname(albert_tf.__path__[0])
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": root})
+    assert done.returncode == 7
+
+
 @pytest.mark.parametrize(
     ("package", "how", "status", "printed"),
     [

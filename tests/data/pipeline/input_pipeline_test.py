@@ -4,6 +4,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.runtime.errors import ConfigError
 from data.objectives.masking import MaskingConfig
@@ -208,6 +209,12 @@ def test_every_record_of_three_epochs_is_sought_where_it_is(sharded, seed):
         skip += 1
         if skip == sizes[shards[start]]:
             turn, skip = turn + 1, 0
+
+
+def test_batches_have_no_end(sharded):
+    """Else TensorFlow prepares several workers for partial batches, of any number of rows."""
+    batches = training_batches(sharded, SOP, MASKING, 12, 0)
+    assert batches.cardinality() == tf.data.INFINITE_CARDINALITY
 
 
 @pytest.mark.parametrize(

@@ -196,16 +196,20 @@ class TestCheckpoints:
         for each in saved:
             checkpoints.save(each, also_keep=4)
         nothing = types.SimpleNamespace(
-            to_variables=lambda: None, from_variables=lambda: None, is_chief=False
+            to_variables=lambda: None, from_variables=lambda: None, is_chief=True
         )
-        return types.SimpleNamespace(
+        state = types.SimpleNamespace(
             step=step,
             guard=guard,
             checkpoints=checkpoints,
             runtime=nothing,
             rewind=lambda: None,
-            _export=lambda: None,
+            _require_agreement=lambda: None,
+            exported=[],
         )
+        state._export = lambda: state.exported.append(state.step)
+        state._write = functools.partial(TrainingState._write, state)
+        return state
 
     def test_later_ones_are_dropped_with_the_steps_that_are_taken_again(self, tmp_path):
         state = self.state(tmp_path, 10, 4, 8)
@@ -219,6 +223,36 @@ class TestCheckpoints:
             TrainingState.save_and_exit(state, signal.SIGINT)
         assert ended.value.code == 130
         assert state.checkpoints.steps() == steps and int(state.guard.last_good) == 4
+        assert (
+            not state.exported
+        )  # at a due checkpoint it was; in a streak, the step may come again
+
+    @pytest.mark.parametrize("skipped", [0.0, 1.0])
+    def test_weights_within_a_streak_are_not_exported_on_resuming(self, tmp_path, skipped):
+        state = self.state(tmp_path, 4)
+        state.guard.check(4, np.array([skipped]), RunDir(str(tmp_path)), lambda batch: [])
+        state.log = state.selection = types.SimpleNamespace(rewind=lambda *_: None)
+        state.run = types.SimpleNamespace(metrics=lambda: [])
+        state.config = state.records = None
+        state.runtime.batches = lambda *_: iter(())
+        TrainingState.rewind(state)
+        assert state.exported == ([] if skipped else [4])
+
+    def test_workers_that_do_not_agree_stop(self, masked_records: str, tmp_path, monkeypatch):
+        monkeypatch.setattr(StrategyRuntime, "agree", lambda self, text: '"seed": 3' in text)
+        for seed, rule in ((3, None), (4, "all workers must start with the same settings")):
+            config = steps(config_of(masked_records, f"seed={seed}"), 2)
+            with (
+                contextlib.nullcontext() if rule is None else pytest.raises(InputError, match=rule)
+            ):
+                run_in(tmp_path / str(seed), masked_records, config, StubStep)
+        assert not (tmp_path / "4" / "metrics.jsonl").exists()
+
+    def test_replicas_agree_on_the_same_text(self):
+        runtime = StrategyRuntime(devices.strategy("cpu"))
+        assert runtime.agree("a text")
+        runtime._sums = lambda values: values + 1  # as with another process
+        assert not runtime.agree("a text")
 
 
 class TestGuard:

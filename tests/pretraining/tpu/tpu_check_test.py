@@ -13,7 +13,7 @@ import pytest
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
 from pretraining import tpu_check
-from pretraining.loop.config import PretrainConfig
+from pretraining.loop.config import OptimizerConfig, PretrainConfig
 from pretraining.pjrt.compiled import CompiledSize
 from pretraining.tpu import cache as tpu_cache
 from pretraining.tpu import fit as tpu_fit
@@ -57,6 +57,17 @@ class Compiler:
 
 def plan_of(batch: int, compiler: Compiler, chip: Chip = CHIP) -> list[tpu_fit.ComputePlan]:
     return tpu_fit.compute_plans(dataclasses.replace(STEP, batch=batch), chip, compiler)
+
+
+def test_muon_has_one_slot_for_a_number_of_a_matrix():
+    """Four of H x H and two of H x F in a layer; other parameters have two slots as in AdamW."""
+    config = dataclasses.replace(STEP.config, optimizer=OptimizerConfig(name="muon"))
+    model = STEP.model
+    matrices = 4 * model.hidden_size**2 + 2 * model.hidden_size * model.intermediate_size
+    step = dataclasses.replace(STEP, config=config)
+    assert model.sharing == "all" and STEP.slots == 2 * PARAMETERS
+    assert step.slots == 2 * PARAMETERS - matrices
+    assert step.fixed_bytes == STEP.fixed_bytes - 4 * matrices
 
 
 def test_sizes_and_flops_by_formula():
