@@ -98,6 +98,16 @@ def test_few_examples_and_equal_answers_have_no_error(given: str, text: str):
     assert line("classifier", result) == f"dev accuracy {text} examples ({constant})"
 
 
+def test_weights_chosen_on_the_scored_examples_are_named():
+    result = {"metric": "f1", "f1": 0.5, "dev_examples": 1000, "baseline": 0.25, "evaluations": 5}
+    score, constant = (
+        "dev f1 0.5000 over 1,000 examples",
+        "(a constant answer, chosen in training: ",
+    )
+    assert line("span", result) == f"{score}, the best of 5 evaluations on them {constant}0.2500)"
+    assert line("span", result | {"evaluations": 1}) == f"{score} {constant}0.2500)"
+
+
 @pytest.mark.parametrize(
     ("example", "known"),
     [
