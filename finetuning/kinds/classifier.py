@@ -68,22 +68,23 @@ class Classifier(TextKind[ClassifierSettings]):
         return ["## Classes", *mistakes.of_classes(task.labels, rows), *mistakes.worst(rows)]
 
     def check_training(self, config: Any, train: Features, replicas: int) -> None:
-        """Check that a contrastive loss has at least two texts of each label.
+        """Check that a contrastive loss has at least two different texts of each label.
 
         Raises:
-          ConfigError: the loss is `contrastive`, and there are fewer than two texts of a label, or
-            a batch has no two pairs.
+          ConfigError: the loss is `contrastive`, and there are fewer than two different texts of a
+            label, or a batch has no two pairs.
         """
         task, training = config.task, config.training
         if not task.is_contrastive:
             return
         loss = f"`task.loss` {task.loss}"
         assert isinstance(train, TextFeatures)
-        _, first = np.unique(train.example, return_index=True)  # of the windows of each text
+        _, first = np.unique(_texts_of(train), return_index=True)
         counts = np.bincount(train.targets["label"][first], minlength=len(task.labels))
         if lonely := [task.labels[label] for label in np.flatnonzero(counts < 2)]:
             raise ConfigError(
-                f"{loss} needs at least 2 training texts of each label. Received: fewer of "
+                f"{loss} needs at least 2 different training texts of each label (texts of the "
+                "same pieces count once). Received: fewer of "
                 f"{listed(lonely)}. Add some, use more of them (--max_train_examples and "
                 "--dev_fraction leave some out), or set task.loss=cross_entropy."
             )

@@ -1,18 +1,20 @@
 """Span models in fine-tuning."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from albert_tf.runtime.report_text import MIN_EXAMPLES
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
+from albert_tf.training.clusters import error_of_ratio
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD, score_answer
 from finetuning.datasets.spans import squad
 from finetuning.kinds.cards import mistakes
-from finetuning.kinds.kind import FinetuningKind, deviation, text_of
+from finetuning.kinds.kind import FinetuningKind, text_of
 from finetuning.kinds.thresholds import Examples, Thresholds
 
 _NONE = "(no answer)"
@@ -90,8 +92,14 @@ class Span(FinetuningKind[SpanSettings]):
     def standard_errors(
         self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
     ) -> dict[str, float]:
-        """Return the standard deviations of the questions' scores over sqrt(n)."""
-        if len(examples) < MIN_EXAMPLES:
+        """Return the standard errors of means over questions, with the contexts as clusters.
+
+        Questions about one context may be answered well or badly together. There are no errors for
+        fewer than `MIN_EXAMPLES` contexts.
+        """
+        numbers: dict[str, int] = {}
+        contexts = np.array([numbers.setdefault(e.context, len(numbers)) for e in examples])
+        if len(numbers) < MIN_EXAMPLES:
             return {}
 
         def scores_of(answers: Sequence[Prediction]) -> list[dict[str, float]]:
@@ -101,13 +109,12 @@ class Span(FinetuningKind[SpanSettings]):
         if set(dataset.metrics) & set(AT_BEST_THRESHOLD):
             threshold = dataset.score(predictions, examples)[self.thresholds.best_value]
             best = scores_of([answered(prediction, threshold) for prediction in predictions])
-        return {
-            name: deviation(
-                best if name in AT_BEST_THRESHOLD else given, AT_BEST_THRESHOLD.get(name, name)
-            )
-            / math.sqrt(len(examples))
-            for name in dataset.metrics
-        }
+        errors = {}
+        for name in dataset.metrics:
+            scores = best if name in AT_BEST_THRESHOLD else given
+            values = np.array([score[AT_BEST_THRESHOLD.get(name, name)] for score in scores])
+            errors[name] = error_of_ratio(values, np.ones(len(values)), contexts)
+        return errors
 
     def has_thresholds(self, task: SpanSettings) -> bool:
         """Return True for SQuAD 2.0."""

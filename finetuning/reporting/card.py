@@ -82,6 +82,8 @@ def _scores(kind: str, result: Mapping[str, Any]) -> str:
     if thresholds := FINETUNING[kind].thresholds:
         beside[f"at threshold {thresholds.default_label}"] = "at_default_threshold"
     columns = {title: result[key] for title, key in beside.items() if key in result}
+    if errors := columns.get("standard error"):  # 0 is that of equal answers, and no certainty
+        columns["standard error"] = {name: error for name, error in errors.items() if error}
     columns |= {"before training": result["at_start"]} if "at_start" in result else {}
     columns |= result.get("references", {})
     rows = [

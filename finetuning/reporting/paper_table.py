@@ -149,8 +149,8 @@ def _cell(
 
     def score(name: str) -> str:
         shown = f"{100 * values[name]:.1f}"
-        if name in errors:
-            shown += f" ± {100 * errors[name]:.1f}"
+        if error := errors.get(name):  # 0 is that of equal answers, and no certainty
+            shown += f" ± {100 * error:.1f}"
         if len(seeds) > 1:
             every = [100 * of_seed[name] for of_seed in seeds]
             shown += f" ({min(every):.1f} to {max(every):.1f})"

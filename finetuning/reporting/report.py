@@ -168,6 +168,8 @@ def line(kind: str, result: Mapping[str, Any]) -> str:
     error = result.get("standard_errors", {}).get(metric)
     text = f"dev {metric} {with_error(result[metric], error)}"
     text += f" over {result['dev_examples']:,} examples"
+    if (evaluations := result.get("evaluations", 1)) > 1:
+        text += f", the best of {evaluations:,} evaluations on them"
     if "baseline" in result:
         text += f" (a constant answer, chosen in training: {result['baseline']:.4f})"
     references = {"before training": result["at_start"]} if "at_start" in result else {}

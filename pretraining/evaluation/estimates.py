@@ -1,12 +1,12 @@
 """Accuracies over documents, with their standard errors and verdicts on chance."""
 
 import dataclasses
-import math
 
 import numpy as np
 from scipy import stats
 
 from albert_tf.runtime.report_text import MIN_EXAMPLES
+from albert_tf.training.clusters import error_of_ratio
 
 LEVEL = 0.025  # the share of models at chance that are said to be above it
 
@@ -31,9 +31,8 @@ class Estimate:
 def estimate(correct: np.ndarray, count: np.ndarray, documents: np.ndarray) -> Estimate:
     """Return sum(correct) / sum(count), where some count is not 0.
 
-    The standard error is that of a ratio of sums over clusters, sqrt(D / (D - 1) sum_d e_d^2) /
-    sum(count) with e_d = correct_d - share count_d (Cochran, Sampling Techniques, section 6.5):
-    predictions in one document may go right or wrong together.
+    The standard error has the documents as clusters: predictions in one document may go right or
+    wrong together.
 
     Args:
       correct: float [N], the number of correct predictions in each row.
@@ -41,12 +40,9 @@ def estimate(correct: np.ndarray, count: np.ndarray, documents: np.ndarray) -> E
       documents: int [N], the document of each row.
     """
     rows = count > 0
-    _, index = np.unique(documents[rows], return_inverse=True)
-    right, total = (np.bincount(index, values[rows]) for values in (correct, count))
-    share, number = float(right.sum() / total.sum()), len(total)
-    squares = float(((right - share * total) ** 2).sum())
-    error = math.sqrt(number / (number - 1) * squares) / total.sum() if number > 1 else 0.0
-    return Estimate(share, float(error), float(total.sum()), number)
+    correct, count, documents = correct[rows], count[rows], documents[rows]
+    error, total = error_of_ratio(correct, count, documents), float(count.sum())
+    return Estimate(float(correct.sum()) / total, error, total, len(np.unique(documents)))
 
 
 def above_chance(accuracy: Estimate, chance: float = 0.5) -> str:

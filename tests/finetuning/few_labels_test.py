@@ -165,10 +165,20 @@ def test_a_label_with_one_text_is_refused(start: str, tmp_path: pathlib.Path):
     with pytest.raises(ConfigError) as caught:
         few(tmp_path / "run", start, data, "task.seq_length=8", "task.long_texts=mean")
     assert str(caught.value) == (
-        "`task.loss` contrastive needs at least 2 training texts of each label. Received: fewer of "
-        "b. Add some, use more of them (--max_train_examples and --dev_fraction leave some out), "
-        "or set task.loss=cross_entropy."
+        "`task.loss` contrastive needs at least 2 different training texts of each label (texts of "
+        "the same pieces count once). Received: fewer of b. Add some, use more of them "
+        "(--max_train_examples and --dev_fraction leave some out), or set task.loss=cross_entropy."
     )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_text_that_repeats_counts_once(start: str, tmp_path: pathlib.Path):
+    """Also in other letters of the same pieces."""
+    data = table(tmp_path / "data", {"a": 5, "b": 1})
+    with open(tmp_path / "data" / "train.tsv", "a", encoding="utf-8") as file:
+        file.write("b 0\tb\nB 0\tb\n")
+    with pytest.raises(ConfigError, match="different training texts of each label .* fewer of b"):
+        few(tmp_path / "run", start, data)
     assert not (tmp_path / "run").exists()
 
 

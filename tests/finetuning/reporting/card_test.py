@@ -270,7 +270,7 @@ def test_the_card_has_errors_and_baselines_beside_the_scores(start: str, tmp_pat
     full = text()
     assert yaml.safe_load(full.split("---\n")[1])["model-index"][0]["name"] == "run"
     assert "|  | value | standard error | baseline |" in full
-    assert "| accuracy | 1.0000 | 0.0000 | 0.5000 |" in full and "| loss | 0.1054 |  |  |" in full
+    assert "| accuracy | 1.0000 |  | 0.5000 |" in full and "| loss | 0.1054 |  |  |" in full
     assert f"on 100 examples of `{tmp_path}`" in full and "commit `abc`" in full
     assert "step 20 of 60, with the best `accuracy` of 3 evaluations on these same" in full
     assert "always `yes`, the most frequent label in training" in full
@@ -291,6 +291,8 @@ def test_the_card_has_errors_and_baselines_beside_the_scores(start: str, tmp_pat
         thresholds="The best for 17.",
     )
     assert "in float32, those of the plots in mixed_bfloat16. The best for 17." in chosen
+    less = text(accuracy=0.9, standard_errors={"accuracy": 0.0474})
+    assert "| accuracy | 0.9000 | 0.0474 | 0.5000 |" in less
     few = text(evaluations=1, dev_examples=29)
     assert "29 examples, too few for standard errors" in few and "same examples" not in few
 

@@ -1,6 +1,8 @@
 """Standard errors by hand, and what is known of an example."""
 
+import dataclasses
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -35,35 +37,59 @@ def span(answer: str) -> dict:
     return {"answer": answer, "n_best": [{"text": answer}], "null_score": 0.0}
 
 
+def about(examples: Sequence[SpanExample], contexts: int) -> list[SpanExample]:
+    """The examples, in turn about so many contexts."""
+    return [
+        dataclasses.replace(example, context=f"x y z {number % contexts}")
+        for number, example in enumerate(examples)
+    ]
+
+
 @pytest.mark.parametrize("task", [ONE, TWO])
 def test_the_error_of_f1_is_that_of_the_mean_over_answers(task):
     """F1 of x for x y: 2 * 1 * 0.5 / 1.5 = 2/3. Of 2/3 and 1 the deviation is 1/6.
 
-    Of exact match, 0 and 1, it is 1/2.
+    Of exact match, 0 and 1, it is 1/2. Of 100 contexts with a question each, the error is the
+    deviation over sqrt(99).
     """
-    alike = FINETUNING["span"].standard_errors(task, [span("x")] * 100, [QUESTION] * 100)
+    questions = about([QUESTION] * 100, 100)
+    alike = FINETUNING["span"].standard_errors(task, [span("x")] * 100, questions)
     assert alike["f1"] == pytest.approx(0.0, abs=1e-12)
-    errors = FINETUNING["span"].standard_errors(
-        task, [span("x"), span("x y")] * 50, [QUESTION] * 100
-    )
+    errors = FINETUNING["span"].standard_errors(task, [span("x"), span("x y")] * 50, questions)
     assert list(errors) == list(task.metrics)
-    assert errors["f1"] == pytest.approx(1 / 6 / 10)
-    assert errors["exact_match"] == pytest.approx(1 / 2 / 10)
+    assert errors["f1"] == pytest.approx(1 / 6 / 99**0.5)
+    assert errors["exact_match"] == pytest.approx(1 / 2 / 99**0.5)
+
+
+def test_answers_about_one_context_go_right_together():
+    """Of 40 contexts with four questions, every other one has all four right.
+
+    Each differs from the mean of 2 right ones by 2: sqrt(40 / 39 * 40 * 4) / 160 = 1/2 / sqrt(39).
+    With two right in each, none differs.
+    """
+    tuned, questions = FINETUNING["span"], about([QUESTION] * 160, 40)
+    together = [span("x y"), span("z")] * 80
+    assert tuned.standard_errors(ONE, together, questions)["exact_match"] == pytest.approx(
+        0.5 / 39**0.5
+    )
+    evenly = [span("x y")] * 80 + [span("z")] * 80
+    assert tuned.standard_errors(ONE, evenly, questions)["exact_match"] == 0.0
+    assert tuned.standard_errors(ONE, together, about(questions, 29)) == {}
 
 
 def test_the_error_at_the_best_threshold_is_that_of_the_answers_given_there():
     """Null scores 0, 1, 2, 3 and a last question without an answer: best answered up to 2.
 
     F1 is then 1, 2/3, 1, 1, of deviation 1/sqrt(48); at the run's threshold 0 it was 1, 0, 0, 1.
-    All of it 25 times: n is 100.
+    All of it 25 times, about 100 contexts.
     """
     texts = ["x y", "x", "x y", "x"]
     given = [span(text) | {"null_score": float(i)} for i, text in enumerate(texts)]
     given = [{**each, "answer": each["answer"] if i == 0 else ""} for i, each in enumerate(given)]
     questions = [QUESTION] * 3 + [SpanExample("?", "x y z", is_impossible=True)]
-    errors = FINETUNING["span"].standard_errors(TWO, given * 25, questions * 25)
-    assert errors["best_f1"] == pytest.approx(1 / 48**0.5 / 10)
-    assert errors["f1"] == pytest.approx(0.5 / 10)
+    errors = FINETUNING["span"].standard_errors(TWO, given * 25, about(questions * 25, 100))
+    assert errors["best_f1"] == pytest.approx(1 / 48**0.5 / 99**0.5)
+    assert errors["f1"] == pytest.approx(0.5 / 99**0.5)
 
 
 def test_the_error_of_an_accuracy_is_binomial():
@@ -96,6 +122,16 @@ def test_few_examples_and_equal_answers_have_no_error(given: str, text: str):
     assert ("standard_error" in result) == ("standard_errors" in result) == (len(given) == 30)
     constant = "a constant answer, chosen in training: 1.0000"
     assert line("classifier", result) == f"dev accuracy {text} examples ({constant})"
+
+
+def test_weights_chosen_on_the_scored_examples_are_named():
+    result = {"metric": "f1", "f1": 0.5, "dev_examples": 1000, "baseline": 0.25, "evaluations": 5}
+    score, constant = (
+        "dev f1 0.5000 over 1,000 examples",
+        "(a constant answer, chosen in training: ",
+    )
+    assert line("span", result) == f"{score}, the best of 5 evaluations on them {constant}0.2500)"
+    assert line("span", result | {"evaluations": 1}) == f"{score} {constant}0.2500)"
 
 
 @pytest.mark.parametrize(
