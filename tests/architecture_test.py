@@ -103,6 +103,7 @@ FEWER_LINES = {  # and why these are files of their own
     "albert_tf/tasks/probabilities.py": "what the contract and several kinds share",
     "albert_tf/tasks/regressor/module.py": "every kind has its module there",
     "albert_tf/text/truncation.py": "a rule, which records, features and graphs share",
+    "albert_tf/training/clusters.py": "what pretraining and fine-tuning share",
     "data/corpora/options.py": "what commands that read a corpus share",
     "data/objectives/objective.py": "a base class of two families",
     "data/objectives/row_ops.py": "what objectives and the pipeline share",

@@ -1,7 +1,4 @@
-"""Standard errors of examples that come in clusters, such as the questions about a paragraph.
-
-It stands here because pretraining and fine-tuning both need it.
-"""
+"""Standard errors of examples that come in clusters, such as the questions about a paragraph."""
 
 import math
 
