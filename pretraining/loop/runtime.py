@@ -114,8 +114,8 @@ class StrategyRuntime:
 
     def agree(self, text: str) -> bool:
         """See `Runtime`."""
-        own = digest_of(text)
-        sums = self._sums(tf.constant(own, tf.float32)).numpy()  # exact: small whole numbers
+        own = digest_of(text).astype(np.float32)
+        sums = self._sums(tf.constant(own)).numpy()  # exact: small whole numbers
         return not self.any_process(bool((sums != self.replicas * own).any()))
 
     def _summed(self, values: tf.Tensor) -> tf.Tensor:

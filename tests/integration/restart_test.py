@@ -286,6 +286,7 @@ def test_workers_that_would_continue_from_other_steps_stop(
     config = json.loads((tmp_path / "0/config.json").read_text())
     config["loop"]["steps"] = 24
     (tmp_path / "0/config.json").write_text(json.dumps(config))
+    (tmp_path / "0/result.json").unlink()
     workers = pair_of_workers(tiny_records, [tmp_path / "0", tmp_path / "1"], *runtime)
     for worker in workers:
         output = finish(worker, status=2)

@@ -251,7 +251,9 @@ class TestCheckpoints:
     def test_replicas_agree_on_the_same_text(self):
         runtime = StrategyRuntime(devices.strategy("cpu"))
         assert runtime.agree("a text")
-        runtime._sums = lambda values: values + 1  # as with another process
+        runtime.replicas, runtime._sums = 300, lambda values: 300 * values
+        assert runtime.agree("a text")
+        runtime._sums = lambda values: 299 * values + 1  # another process has another text
         assert not runtime.agree("a text")
 
 
