@@ -210,13 +210,9 @@ def _example(values: Any) -> tf.train.Example:
     return example
 
 
-def _error(reason: str) -> bytes:
-    """Return the body of a refusal, with escapes for lone surrogates, which have no UTF-8."""
-    return _json({"error": reason.encode(errors="backslashreplace").decode()})
-
-
 def _json(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, ensure_ascii=False).encode()
+    """Return UTF-8, in which lone surrogates of a reason are JSON's escapes."""
+    return json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -263,20 +259,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _answer(self, run: Any) -> None:
         if not self.server.free.acquire(blocking=False):
             self.close_connection = True
-            return self._send(503, _error(f"more than {MAX_WAITING} requests are waiting"))
+            return self._send(
+                503, _json({"error": f"more than {MAX_WAITING} requests are waiting"})
+            )
         try:
             code, data = 200, _json(run())
         except BadRequestError as error:
-            code, data = error.code, _error(str(error))
+            code, data = error.code, _json({"error": str(error)})
         except tf.errors.OpError as error:
             # Without the places in the graph.
             reason = error.message.rpartition("unavailable>\n")[2].partition("\n\t [[")[0]
-            code, data = _HTTP_CODES.get(type(error), 400), _error(reason)
+            code, data = _HTTP_CODES.get(type(error), 400), _json({"error": reason})
         except (ConnectionError, TimeoutError):
             raise  # nobody waits for an answer
         except Exception as error:
             traceback.print_exc()
-            code, data = 500, _error(f"{type(error).__name__}: {error}")
+            code, data = 500, _json({"error": f"{type(error).__name__}: {error}"})
         finally:
             self.server.free.release()
         self._send(code, data)
@@ -295,6 +293,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return model, match
 
     def _describe(self) -> dict[str, Any]:
+        self._body()  # or it would be the next request
         model, match = self._model(wants_method=False)
         if match[4]:
             return model.metadata(match[1])
@@ -314,10 +313,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return getattr(model, match[3])(request)
 
     def _body(self) -> bytes:
-        length = self.headers.get("Content-Length", "")
+        missing = [] if self.command == "POST" else ["0"]
+        length = ",".join(self.headers.get_all("Content-Length", missing))
         closes, self.close_connection = self.close_connection, True  # if the body is not read
-        if not re.fullmatch("[0-9]+", length):
-            raise BadRequestError("Content-Length is missing or not a number of bytes", 411)
+        if "Transfer-Encoding" in self.headers or not re.fullmatch("[0-9]+", length):
+            raise BadRequestError("the body must have one Content-Length, a number of bytes", 411)
         if len(length) > 18 or int(length) > MAX_BYTES:
             raise BadRequestError(f"a request must have at most {MAX_BYTES} bytes", 413)
         self.close_connection = closes
@@ -336,7 +336,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse what the base class does not understand: a method, a request line, a header."""
         self.close_connection = True  # the body has not been read
-        self._send(code, _error(message or self.responses[code][0]))
+        self._send(code, _json({"error": message or self.responses[code][0]}))
 
     def log_message(self, *args: Any) -> None:
         """Log nothing."""

@@ -1,6 +1,7 @@
 """examples/serve.py over real sockets: answers, errors, and requests at the same time."""
 
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import pathlib
@@ -232,11 +233,19 @@ def test_a_refused_client_cannot_send_for_ever(server: Server):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("length", [None, "-1", "\u00b2", "1_0", ""])
-def test_a_request_must_tell_its_length(server: Server, length: str | None):
-    header = "" if length is None else f"Content-Length: {length}\r\n"
-    code, _, answer = raw(server, f"POST /v1/models/fill_mask:predict HTTP/1.1\r\n{header}\r\n")
-    error = "Content-Length is missing or not a number of bytes"
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *((length,) for length in ("-1", "\u00b2", "1_0", "")),
+        (),
+        ("2", "2"),
+        ("0\r\nTransfer-Encoding: chunked",),
+    ],
+)
+def test_a_request_must_tell_its_length(server: Server, headers: tuple[str, ...]):
+    lines = "".join(f"Content-Length: {length}\r\n" for length in headers)
+    code, _, answer = raw(server, f"POST /v1/models/fill_mask:predict HTTP/1.1\r\n{lines}\r\n")
+    error = "the body must have one Content-Length, a number of bytes"
     assert (code, json.loads(answer)) == (411, {"error": error})
 
 
@@ -247,6 +256,20 @@ def test_head_is_get_without_the_body(server: Server, path: str, code: int):
     got, headers, body = raw(server, "GET" + end)
     assert got == code and f"Content-Length: {len(body)}" in headers
     assert raw(server, "HEAD" + end) == (got, headers, b"")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_the_body_of_a_request_for_the_state_is_not_the_next_request(server: Server, method: str):
+    connection = http.client.HTTPConnection("localhost", server.server_port, timeout=60)
+    with contextlib.closing(connection):
+        for name, code in (("fill_mask", 200), ("other", 404), ("fill_mask", 200)):
+            connection.request(method, f"/v1/models/{name}", b"GET / HTTP/1.1\r\n\r\n")
+            answer = connection.getresponse()
+            answer.read()
+            assert (answer.status, answer.will_close) == (code, False)
+        connection.request(method, "/v1/models/fill_mask", iter([b"GET / HTTP/1.1\r\n\r\n"]))
+        answer = connection.getresponse()  # to a request in chunks, which are not read
+        assert (answer.status, answer.will_close) == (411, True)
 
 
 def raw(server: Server, request: str) -> tuple[int, list[str], bytes]:
@@ -304,7 +327,7 @@ def test_text_that_is_not_unicode_is_refused(server: Server, ask: Ask, monkeypat
     assert (code, answer["error"]) == (400, "the inputs are ['text']. Received: ['\\ud800']")
     monkeypatch.setattr(server.models["fill_mask"], "classify", classified)
     code, answer = ask("fill_mask:classify", {"examples": [{"\ud800": "x"}]})
-    assert code == 400 and answer["error"].startswith("`\\ud800` is not Unicode: ")
+    assert code == 400 and answer["error"].startswith("`\ud800` is not Unicode: ")
 
 
 def classified(request: dict) -> dict:
