@@ -22,6 +22,7 @@ import threading
 import time
 import traceback
 import urllib.parse
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -32,7 +33,7 @@ from google.protobuf import json_format  # noqa: E402
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 
 MAX_BYTES = 8 * 2**20  # of a request
-MAX_WAITING = 64  # requests; more are refused
+MAX_WAITING = 64  # requests for the models; more are refused
 MAX_RANK = 254  # of a tensor, if the signature leaves it open; TensorFlow aborts above
 TIMEOUT_S = 60.0  # of a connection that sends nothing
 MAX_DISCARDED, DISCARD_S = 4 * MAX_BYTES, 1.0  # of what arrives after the last answer
@@ -42,7 +43,7 @@ _HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 4
 
 
 class BadRequestError(Exception):
-    """A request that the client must change."""
+    """A request that the client must change or, with the code 503, send later."""
 
     def __init__(self, message: str, code: int = 400) -> None:
         super().__init__(message)
@@ -138,27 +139,21 @@ def _columns(rows: Any, specs: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _tensor(spec: tf.TensorSpec, value: Any) -> tf.Tensor:
-    rank = MAX_RANK if spec.shape.rank is None else spec.shape.rank
+    dtype, rank = spec.dtype, MAX_RANK if spec.shape.rank is None else spec.shape.rank
     if _is_deeper(value, rank):
         raise BadRequestError(f"`{spec.name}` must have lists nested at most {rank} deep")
     try:
-        tensor = tf.constant(_decoded(value), tf.int64 if spec.dtype.is_integer else spec.dtype)
-        if spec.dtype.is_integer:
-            tensor = _narrowed(tensor, spec.dtype)
+        tensor = tf.constant(_decoded(value), tf.int64 if dtype.is_integer else dtype)
+        if dtype.is_integer and tf.reduce_any((tensor < dtype.min) | (tensor > dtype.max)):
+            raise OverflowError(f"the values must be between {dtype.min} and {dtype.max}")
+        tensor = tf.cast(tensor, dtype)  # `tf.constant` would silently drop bits
     except (TypeError, ValueError, OverflowError) as error:
-        raise BadRequestError(f"`{spec.name}` must be {spec.dtype.name}: {error}") from None
+        raise BadRequestError(f"`{spec.name}` must be {dtype.name}: {error}") from None
     if not spec.shape.is_compatible_with(tensor.shape):
         raise BadRequestError(
             f"`{spec.name}` must have the shape {spec.shape}. Received: {tensor.shape}"
         )
     return tensor
-
-
-def _narrowed(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Return int64 as `dtype`; `tf.constant` would silently drop bits."""
-    if tf.reduce_any((tensor < dtype.min) | (tensor > dtype.max)):
-        raise OverflowError(f"the values must be between {dtype.min} and {dtype.max}")
-    return tf.cast(tensor, dtype)
 
 
 def _is_deeper(value: Any, depth: int) -> bool:
@@ -256,14 +251,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer(self._run)
 
-    def _answer(self, run: Any) -> None:
-        if not self.server.free.acquire(blocking=False):
-            self.close_connection = True
-            return self._send(
-                503, _json({"error": f"more than {MAX_WAITING} requests are waiting"})
-            )
+    def _answer(self, run: Callable[[], bytes]) -> None:
         try:
-            code, data = 200, _json(run())
+            code, data = 200, run()
         except BadRequestError as error:
             code, data = error.code, _json({"error": str(error)})
         except tf.errors.OpError as error:
@@ -275,8 +265,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except Exception as error:
             traceback.print_exc()
             code, data = 500, _json({"error": f"{type(error).__name__}: {error}"})
-        finally:
-            self.server.free.release()
         self._send(code, data)
 
     def _model(self, wants_method: bool) -> tuple[ServedModel, re.Match[str]]:
@@ -292,17 +280,25 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             raise BadRequestError(f"unknown model; there are {', '.join(sorted(names))}", 404)
         return model, match
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self) -> bytes:
         self._body()  # or it would be the next request
         model, match = self._model(wants_method=False)
         if match[4]:
-            return model.metadata(match[1])
+            return _json(model.metadata(match[1]))
         status = {"error_code": "OK", "error_message": ""}
         version = {"version": str(model.version), "state": "AVAILABLE", "status": status}
-        return {"model_version_status": [version]}
+        return _json({"model_version_status": [version]})
 
-    def _run(self) -> dict[str, Any]:
+    def _run(self) -> bytes:
         body = self._body()
+        if not self.server.free.acquire(blocking=False):
+            raise BadRequestError(f"more than {MAX_WAITING} requests are waiting", 503)
+        try:
+            return _json(self._run_model(body))
+        finally:
+            self.server.free.release()
+
+    def _run_model(self, body: bytes) -> dict[str, Any]:
         model, match = self._model(wants_method=True)
         try:
             request = json.loads(body)
