@@ -33,6 +33,8 @@ from google.protobuf import json_format  # noqa: E402
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 
 MAX_BYTES = 8 * 2**20  # of a request
+MAX_IDS = 2**16  # of an input: 128 texts of 512 pieces
+MAX_VALUES = 8 * 2**20  # of an answer, about 20 bytes each
 MAX_WAITING = 64  # requests for the models; more are refused
 MAX_RANK = 254  # of a tensor, if the signature leaves it open; TensorFlow aborts above
 TIMEOUT_S = 60.0  # of a connection that sends nothing
@@ -90,8 +92,8 @@ class ServedModel:
             columns = _columns(request["instances"], specs)
         if set(columns) != set(specs):
             raise BadRequestError(f"the inputs are {sorted(specs)}. Received: {sorted(columns)}")
-        outputs = signature(**{name: _tensor(specs[name], columns[name]) for name in specs})
-        values = {name: _plain(value.numpy()) for name, value in outputs.items()}
+        tensors = {name: _tensor(specs[name], columns[name]) for name in specs}
+        values = _values(signature(**tensors))
         if "inputs" in request:
             return {"outputs": values if len(values) > 1 else values.popitem()[1]}
         if len(values) == 1:
@@ -108,9 +110,8 @@ class ServedModel:
         if not {"classes", "scores"} <= set(signature.structured_outputs):
             raise BadRequestError("`signature_name` must be a signature for classification")
         serialized = tf.constant([_example(example).SerializeToString() for example in examples])
-        outputs = signature(**{_only(specs): serialized})
-        classes, scores = (_plain(outputs[name].numpy()) for name in ("classes", "scores"))
-        rows = zip(classes, scores, strict=True)
+        values = _values(signature(**{_only(specs): serialized}))
+        rows = zip(values["classes"], values["scores"], strict=True)
         return {"results": [list(zip(*row, strict=True)) for row in rows]}
 
     def _signature(self, request: dict[str, Any], default: str) -> tuple[Any, dict[str, Any]]:
@@ -153,6 +154,8 @@ def _tensor(spec: tf.TensorSpec, value: Any) -> tf.Tensor:
         raise BadRequestError(
             f"`{spec.name}` must have the shape {spec.shape}. Received: {tensor.shape}"
         )
+    if dtype.is_integer and tensor.shape.num_elements() > MAX_IDS:
+        raise BadRequestError(f"`{spec.name}` must have at most {MAX_IDS} integers", 413)
     return tensor
 
 
@@ -174,16 +177,16 @@ def _decoded(value: Any) -> Any:
     return value
 
 
+def _values(outputs: dict[str, tf.Tensor]) -> dict[str, Any]:
+    if sum(value.shape.num_elements() for value in outputs.values()) > MAX_VALUES:
+        raise BadRequestError(f"the answer has more than {MAX_VALUES} values: send fewer rows", 413)
+    return {name: _plain(value.numpy()) for name, value in outputs.items()}
+
+
 def _plain(value: Any) -> Any:
     """Return an array as lists; bytes that are not UTF-8 become {"b64": ...}."""
-    if value.dtype != object:
-        return value.tolist()
-    if value.ndim:
-        return [_plain(item) if hasattr(item, "dtype") else _text(item) for item in value]
-    return _text(value.item())
-
-
-def _text(value: bytes) -> Any:
+    if not isinstance(value, bytes):
+        return [_plain(item) for item in value] if value.dtype == object else value.tolist()
     try:
         return value.decode()
     except UnicodeDecodeError:

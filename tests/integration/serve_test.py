@@ -218,6 +218,15 @@ def test_a_refusal_reaches_a_client_that_is_still_sending(ask: Ask):
     assert ask("fill_mask:predict", b" " * (9 * 2**20))[0] == 413
 
 
+@pytest.mark.parametrize("limit", ["MAX_IDS", "MAX_VALUES"])
+def test_large_inputs_and_answers_are_refused(ask: Ask, monkeypatch, limit: str):
+    outputs = ask("encoder:predict", {"inputs": IDS})[1]["outputs"]
+    size = 3 if limit == "MAX_IDS" else sum(np.size(value) for value in outputs.values())
+    for most, code in ((size, 200), (size - 1, 413)):
+        monkeypatch.setattr(serve, limit, most)
+        assert ask("encoder:predict", {"inputs": IDS})[0] == code
+
+
 @pytest.fixture
 def one_at_a_time() -> Iterator[Server]:
     """A server whose model answers one request at a time."""
