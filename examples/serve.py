@@ -17,6 +17,8 @@ import json
 import os
 import re
 import reprlib
+import signal
+import socket
 import sys
 import threading
 import time
@@ -38,6 +40,7 @@ MAX_VALUES = 8 * 2**20  # of an answer, about 20 bytes each
 MAX_WAITING = 64  # requests for the models; more are refused
 MAX_RANK = 254  # of a tensor, if the signature leaves it open; TensorFlow aborts above
 TIMEOUT_S = 60.0  # of a connection that sends nothing
+STOP_S = 30.0  # at most, for the answers to requests that have arrived
 MAX_DISCARDED, DISCARD_S = 4 * MAX_BYTES, 1.0  # of what arrives after the last answer
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify)|/(metadata))?")
 # The codes of TensorFlow Serving that are not 400.
@@ -223,6 +226,12 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(address, _Handler)
         self.models = models
         self.free = threading.BoundedSemaphore(MAX_WAITING)
+        self.connections: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for a connection."""
+        self.connections.add(request)
+        super().process_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print the traceback, unless the client has gone."""
@@ -237,6 +246,17 @@ class Server(http.server.ThreadingHTTPServer):
                 request.settimeout(max(0, end - time.monotonic()))
                 left -= len(request.recv(65536)) or left  # nothing: the client has closed
         super().close_request(request)
+        self.connections.discard(request)
+
+    def stop(self) -> None:
+        """Stop listening, and wait for the answers to requests that have arrived."""
+        self.server_close()
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):  # the client is gone
+                connection.shutdown(socket.SHUT_RD)  # its thread ends after the answer
+        end = time.monotonic() + STOP_S
+        while self.connections and time.monotonic() < end:
+            time.sleep(0.01)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -342,7 +362,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def main(address: str, models: list[str]) -> None:
-    """Serve models, each NAME=FOLDER, at HOST:PORT until interrupted."""
+    """Serve models, each NAME=FOLDER, at HOST:PORT until interrupted; then end the answers."""
     folders = {}
     for model in models:
         name, _, folder = model.partition("=")
@@ -352,15 +372,16 @@ def main(address: str, models: list[str]) -> None:
             _stop(f"{model!r}: there is no folder {folder!r}")
         folders[name] = folder
     server = _listening(address)  # clients wait until the models are loaded
-    for name, folder in folders.items():
-        try:
-            server.models[name] = ServedModel(folder)
-        except (OSError, tf.errors.OpError) as error:
-            _stop(f"'{name}={folder}': {error}")
-    host, port = address.rpartition(":")[0], server.server_port
-    print(f"serving {', '.join(folders)} on http://{host}:{port}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
+        for name, folder in folders.items():
+            try:
+                server.models[name] = ServedModel(folder)
+            except (OSError, tf.errors.OpError) as error:
+                _stop(f"'{name}={folder}': {error}")
+        host, port = address.rpartition(":")[0], server.server_port
+        print(f"serving {', '.join(folders)} on http://{host}:{port}", flush=True)
         server.serve_forever()
+    server.stop()
 
 
 def _listening(address: str) -> Server:
@@ -382,4 +403,5 @@ if __name__ == "__main__":
     if len(sys.argv) < 3:
         print("usage: python serve.py HOST:PORT NAME=FOLDER...", file=sys.stderr)
         sys.exit(2)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also in containers
     main(sys.argv[1], sys.argv[2:])

@@ -6,7 +6,10 @@ import http.client
 import json
 import pathlib
 import runpy
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -280,6 +283,32 @@ def test_only_requests_for_the_models_are_counted(one_at_a_time: Server):
         assert answer(state)[0] == 200
         model.may_answer.set()
         assert answer(first) == answer(post(server)) == (200, {"a": 1})
+
+
+def test_a_server_that_stops_answers_what_has_arrived(one_at_a_time: Server):
+    server, model = one_at_a_time, one_at_a_time.models["echo"]
+    with socket.create_connection(("localhost", server.server_port), 60) as idle:
+        asked = post(server)
+        assert model.was_asked.wait(60)
+        server.shutdown()
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        assert idle.recv(1) == b""  # well before its time is up
+        assert stopping.is_alive()
+        model.may_answer.set()
+        assert answer(asked) == (200, {"a": 1})
+        stopping.join()
+        assert not server.connections
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_with_status_0(exports: pathlib.Path, stop: signal.Signals):
+    command = [sys.executable, serve.__file__, "localhost:0", f"model={exports / 'fill_mask'}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline().startswith("serving ")
+        process.send_signal(stop)
+        assert process.wait(60) == 0
 
 
 @pytest.mark.slow
