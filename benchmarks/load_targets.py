@@ -4,18 +4,15 @@ import contextlib
 import http.client
 import json
 import os
-import select
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from examples.c_api import Session
 
-BEYOND = 8  # requests to send beyond those that the server takes at a time
 _TIMEOUT_S = 60.0
 _PATH = "/v1/models/model:predict"
 _SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples", "serve.py")
@@ -179,41 +176,6 @@ class Rest(contextlib.AbstractContextManager):
         code, body = self._post(request if isinstance(request, bytes) else _encoded(request))
         return code == wanted and bool(body.get("error"))
 
-    def beyond_the_limit(self) -> dict[str, Any]:
-        """Return `refused_503`: how many requests got 503 when too many arrived at a time.
-
-        There are `BEYOND` more than the server takes, without bodies. The others then get theirs.
-
-        Raises:
-          RuntimeError: one of them gets anything but its answer.
-        """
-        body = _encoded({"instances": ["a text"]})
-        wanted = self._finish(self._begin(len(body)), body)
-        requests = [self._begin(len(body)) for _ in range(_max_waiting() + BEYOND)]
-        sockets, give_up = [request.sock for request in requests], time.monotonic() + _TIMEOUT_S
-        while len(select.select(sockets, [], [], 0)[0]) < BEYOND and time.monotonic() < give_up:
-            time.sleep(0.1)  # until those beyond the limit have their answers
-        answers = [self._finish(request, body) for request in requests]
-        if wrong := [answer for answer in answers if answer[0] != 503 and answer != wanted]:
-            raise RuntimeError(f"A request within the limit got {wrong[0]}.")
-        return {"refused_503": len(answers) - answers.count(wanted)}
-
-    def _begin(self, length: int) -> http.client.HTTPConnection:
-        """Send a request without its body."""
-        connection = http.client.HTTPConnection("localhost", self._port, timeout=_TIMEOUT_S)
-        connection.putrequest("POST", _PATH)
-        connection.putheader("Content-Length", str(length))
-        connection.endheaders()
-        return connection
-
-    def _finish(self, connection: http.client.HTTPConnection, body: bytes) -> tuple[int, Any]:
-        """Send the body and return the code and the answer."""
-        with contextlib.closing(connection):
-            with contextlib.suppress(ConnectionError):  # a refused request is answered before
-                connection.send(body)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-
     def _post(self, body: bytes) -> tuple[int, Any]:
         if not hasattr(self._local, "connection"):
             self._local.connection = http.client.HTTPConnection(
@@ -222,12 +184,6 @@ class Rest(contextlib.AbstractContextManager):
         self._local.connection.request("POST", _PATH, body)
         answer = self._local.connection.getresponse()
         return answer.status, json.loads(answer.read())
-
-
-def _max_waiting() -> int:
-    """Return serve.py's limit from another process: TensorFlow's package ends one with a `CApi`."""
-    code = "from examples.serve import MAX_WAITING; print(MAX_WAITING)"
-    return int(subprocess.check_output([sys.executable, "-c", code]))
 
 
 def _encoded(request: Any) -> bytes:

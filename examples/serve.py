@@ -17,11 +17,14 @@ import json
 import os
 import re
 import reprlib
+import signal
+import socket
 import sys
 import threading
 import time
 import traceback
 import urllib.parse
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -32,9 +35,12 @@ from google.protobuf import json_format  # noqa: E402
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 
 MAX_BYTES = 8 * 2**20  # of a request
-MAX_WAITING = 64  # requests; more are refused
+MAX_IDS = 2**16  # of an input: 128 texts of 512 pieces
+MAX_VALUES = 8 * 2**20  # of an answer, about 20 bytes each
+MAX_WAITING = 64  # requests for the models; more are refused
 MAX_RANK = 254  # of a tensor, if the signature leaves it open; TensorFlow aborts above
 TIMEOUT_S = 60.0  # of a connection that sends nothing
+STOP_S = 30.0  # at most, for the answers to requests that have arrived
 MAX_DISCARDED, DISCARD_S = 4 * MAX_BYTES, 1.0  # of what arrives after the last answer
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify)|/(metadata))?")
 # The codes of TensorFlow Serving that are not 400.
@@ -42,7 +48,7 @@ _HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 4
 
 
 class BadRequestError(Exception):
-    """A request that the client must change."""
+    """A request that the client must change or, with the code 503, send later."""
 
     def __init__(self, message: str, code: int = 400) -> None:
         super().__init__(message)
@@ -89,8 +95,8 @@ class ServedModel:
             columns = _columns(request["instances"], specs)
         if set(columns) != set(specs):
             raise BadRequestError(f"the inputs are {sorted(specs)}. Received: {sorted(columns)}")
-        outputs = signature(**{name: _tensor(specs[name], columns[name]) for name in specs})
-        values = {name: _plain(value.numpy()) for name, value in outputs.items()}
+        tensors = {name: _tensor(specs[name], columns[name]) for name in specs}
+        values = _values(signature(**tensors))
         if "inputs" in request:
             return {"outputs": values if len(values) > 1 else values.popitem()[1]}
         if len(values) == 1:
@@ -107,9 +113,8 @@ class ServedModel:
         if not {"classes", "scores"} <= set(signature.structured_outputs):
             raise BadRequestError("`signature_name` must be a signature for classification")
         serialized = tf.constant([_example(example).SerializeToString() for example in examples])
-        outputs = signature(**{_only(specs): serialized})
-        classes, scores = (_plain(outputs[name].numpy()) for name in ("classes", "scores"))
-        rows = zip(classes, scores, strict=True)
+        values = _values(signature(**{_only(specs): serialized}))
+        rows = zip(values["classes"], values["scores"], strict=True)
         return {"results": [list(zip(*row, strict=True)) for row in rows]}
 
     def _signature(self, request: dict[str, Any], default: str) -> tuple[Any, dict[str, Any]]:
@@ -138,27 +143,23 @@ def _columns(rows: Any, specs: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _tensor(spec: tf.TensorSpec, value: Any) -> tf.Tensor:
-    rank = MAX_RANK if spec.shape.rank is None else spec.shape.rank
+    dtype, rank = spec.dtype, MAX_RANK if spec.shape.rank is None else spec.shape.rank
     if _is_deeper(value, rank):
         raise BadRequestError(f"`{spec.name}` must have lists nested at most {rank} deep")
     try:
-        tensor = tf.constant(_decoded(value), tf.int64 if spec.dtype.is_integer else spec.dtype)
-        if spec.dtype.is_integer:
-            tensor = _narrowed(tensor, spec.dtype)
+        tensor = tf.constant(_decoded(value), tf.int64 if dtype.is_integer else dtype)
+        if dtype.is_integer and tf.reduce_any((tensor < dtype.min) | (tensor > dtype.max)):
+            raise OverflowError(f"the values must be between {dtype.min} and {dtype.max}")
+        tensor = tf.cast(tensor, dtype)  # `tf.constant` would silently drop bits
     except (TypeError, ValueError, OverflowError) as error:
-        raise BadRequestError(f"`{spec.name}` must be {spec.dtype.name}: {error}") from None
+        raise BadRequestError(f"`{spec.name}` must be {dtype.name}: {error}") from None
     if not spec.shape.is_compatible_with(tensor.shape):
         raise BadRequestError(
             f"`{spec.name}` must have the shape {spec.shape}. Received: {tensor.shape}"
         )
+    if dtype.is_integer and tensor.shape.num_elements() > MAX_IDS:
+        raise BadRequestError(f"`{spec.name}` must have at most {MAX_IDS} integers", 413)
     return tensor
-
-
-def _narrowed(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Return int64 as `dtype`; `tf.constant` would silently drop bits."""
-    if tf.reduce_any((tensor < dtype.min) | (tensor > dtype.max)):
-        raise OverflowError(f"the values must be between {dtype.min} and {dtype.max}")
-    return tf.cast(tensor, dtype)
 
 
 def _is_deeper(value: Any, depth: int) -> bool:
@@ -179,16 +180,16 @@ def _decoded(value: Any) -> Any:
     return value
 
 
+def _values(outputs: dict[str, tf.Tensor]) -> dict[str, Any]:
+    if sum(value.shape.num_elements() for value in outputs.values()) > MAX_VALUES:
+        raise BadRequestError(f"the answer has more than {MAX_VALUES} values: send fewer rows", 413)
+    return {name: _plain(value.numpy()) for name, value in outputs.items()}
+
+
 def _plain(value: Any) -> Any:
     """Return an array as lists; bytes that are not UTF-8 become {"b64": ...}."""
-    if value.dtype != object:
-        return value.tolist()
-    if value.ndim:
-        return [_plain(item) if hasattr(item, "dtype") else _text(item) for item in value]
-    return _text(value.item())
-
-
-def _text(value: bytes) -> Any:
+    if not isinstance(value, bytes):
+        return [_plain(item) for item in value] if value.dtype == object else value.tolist()
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -210,13 +211,9 @@ def _example(values: Any) -> tf.train.Example:
     return example
 
 
-def _error(reason: str) -> bytes:
-    """Return the body of a refusal, with escapes for lone surrogates, which have no UTF-8."""
-    return _json({"error": reason.encode(errors="backslashreplace").decode()})
-
-
 def _json(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, ensure_ascii=False).encode()
+    """Return UTF-8, in which lone surrogates of a reason are JSON's escapes."""
+    return json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -229,6 +226,12 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(address, _Handler)
         self.models = models
         self.free = threading.BoundedSemaphore(MAX_WAITING)
+        self.connections: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for a connection."""
+        self.connections.add(request)
+        super().process_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print the traceback, unless the client has gone."""
@@ -243,6 +246,17 @@ class Server(http.server.ThreadingHTTPServer):
                 request.settimeout(max(0, end - time.monotonic()))
                 left -= len(request.recv(65536)) or left  # nothing: the client has closed
         super().close_request(request)
+        self.connections.discard(request)
+
+    def stop(self) -> None:
+        """Stop listening, and wait for the answers to requests that have arrived."""
+        self.server_close()
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):  # the client is gone
+                connection.shutdown(socket.SHUT_RD)  # its thread ends after the answer
+        end = time.monotonic() + STOP_S
+        while self.connections and time.monotonic() < end:
+            time.sleep(0.01)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -260,25 +274,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer(self._run)
 
-    def _answer(self, run: Any) -> None:
-        if not self.server.free.acquire(blocking=False):
-            self.close_connection = True
-            return self._send(503, _error(f"more than {MAX_WAITING} requests are waiting"))
+    def _answer(self, run: Callable[[], bytes]) -> None:
         try:
-            code, data = 200, _json(run())
+            code, data = 200, run()
         except BadRequestError as error:
-            code, data = error.code, _error(str(error))
+            code, data = error.code, _json({"error": str(error)})
         except tf.errors.OpError as error:
             # Without the places in the graph.
             reason = error.message.rpartition("unavailable>\n")[2].partition("\n\t [[")[0]
-            code, data = _HTTP_CODES.get(type(error), 400), _error(reason)
+            code, data = _HTTP_CODES.get(type(error), 400), _json({"error": reason})
         except (ConnectionError, TimeoutError):
             raise  # nobody waits for an answer
         except Exception as error:
             traceback.print_exc()
-            code, data = 500, _error(f"{type(error).__name__}: {error}")
-        finally:
-            self.server.free.release()
+            code, data = 500, _json({"error": f"{type(error).__name__}: {error}"})
         self._send(code, data)
 
     def _model(self, wants_method: bool) -> tuple[ServedModel, re.Match[str]]:
@@ -294,16 +303,25 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             raise BadRequestError(f"unknown model; there are {', '.join(sorted(names))}", 404)
         return model, match
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self) -> bytes:
+        self._body()  # or it would be the next request
         model, match = self._model(wants_method=False)
         if match[4]:
-            return model.metadata(match[1])
+            return _json(model.metadata(match[1]))
         status = {"error_code": "OK", "error_message": ""}
         version = {"version": str(model.version), "state": "AVAILABLE", "status": status}
-        return {"model_version_status": [version]}
+        return _json({"model_version_status": [version]})
 
-    def _run(self) -> dict[str, Any]:
+    def _run(self) -> bytes:
         body = self._body()
+        if not self.server.free.acquire(blocking=False):
+            raise BadRequestError(f"more than {MAX_WAITING} requests are waiting", 503)
+        try:
+            return _json(self._run_model(body))
+        finally:
+            self.server.free.release()
+
+    def _run_model(self, body: bytes) -> dict[str, Any]:
         model, match = self._model(wants_method=True)
         try:
             request = json.loads(body)
@@ -314,10 +332,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return getattr(model, match[3])(request)
 
     def _body(self) -> bytes:
-        length = self.headers.get("Content-Length", "")
+        missing = [] if self.command == "POST" else ["0"]
+        length = ",".join(self.headers.get_all("Content-Length", missing))
         closes, self.close_connection = self.close_connection, True  # if the body is not read
-        if not re.fullmatch("[0-9]+", length):
-            raise BadRequestError("Content-Length is missing or not a number of bytes", 411)
+        if "Transfer-Encoding" in self.headers or not re.fullmatch("[0-9]+", length):
+            raise BadRequestError("the body must have one Content-Length, a number of bytes", 411)
         if len(length) > 18 or int(length) > MAX_BYTES:
             raise BadRequestError(f"a request must have at most {MAX_BYTES} bytes", 413)
         self.close_connection = closes
@@ -336,14 +355,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse what the base class does not understand: a method, a request line, a header."""
         self.close_connection = True  # the body has not been read
-        self._send(code, _error(message or self.responses[code][0]))
+        self._send(code, _json({"error": message or self.responses[code][0]}))
 
     def log_message(self, *args: Any) -> None:
         """Log nothing."""
 
 
 def main(address: str, models: list[str]) -> None:
-    """Serve models, each NAME=FOLDER, at HOST:PORT until interrupted."""
+    """Serve models, each NAME=FOLDER, at HOST:PORT until interrupted; then end the answers."""
     folders = {}
     for model in models:
         name, _, folder = model.partition("=")
@@ -353,15 +372,16 @@ def main(address: str, models: list[str]) -> None:
             _stop(f"{model!r}: there is no folder {folder!r}")
         folders[name] = folder
     server = _listening(address)  # clients wait until the models are loaded
-    for name, folder in folders.items():
-        try:
-            server.models[name] = ServedModel(folder)
-        except (OSError, tf.errors.OpError) as error:
-            _stop(f"'{name}={folder}': {error}")
-    host, port = address.rpartition(":")[0], server.server_port
-    print(f"serving {', '.join(folders)} on http://{host}:{port}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
+        for name, folder in folders.items():
+            try:
+                server.models[name] = ServedModel(folder)
+            except (OSError, tf.errors.OpError) as error:
+                _stop(f"'{name}={folder}': {error}")
+        host, port = address.rpartition(":")[0], server.server_port
+        print(f"serving {', '.join(folders)} on http://{host}:{port}", flush=True)
         server.serve_forever()
+    server.stop()
 
 
 def _listening(address: str) -> Server:
@@ -383,4 +403,5 @@ if __name__ == "__main__":
     if len(sys.argv) < 3:
         print("usage: python serve.py HOST:PORT NAME=FOLDER...", file=sys.stderr)
         sys.exit(2)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also in containers
     main(sys.argv[1], sys.argv[2:])

@@ -135,5 +135,8 @@ def part_name(number: int) -> str:
 
 def shown_path(path: str) -> str:
     """Return a path relative to the working directory, if it is below it."""
-    relative = os.path.relpath(path) if os.path.isabs(path) else path
+    try:
+        relative = os.path.relpath(path) if os.path.isabs(path) else path
+    except FileNotFoundError:  # the working directory was removed
+        return path
     return path if relative.startswith("..") else relative

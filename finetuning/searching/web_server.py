@@ -126,6 +126,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: SearchServer
 
     def do_GET(self) -> None:
+        lengths = self.headers.get_all("Content-Length", ["0"])
+        if lengths != ["0"] or "Transfer-Encoding" in self.headers:
+            self.close_connection = True  # the body is not read, and would be the next request
         try:
             url = urllib.parse.urlsplit(self.path.encode("latin-1").decode("utf-8", "replace"))
         except ValueError:  # such as http://[
@@ -179,6 +182,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _send(self, code: int, kind: str, data: bytes) -> None:
         self.send_response(code)
+        if self.close_connection:
+            self.send_header("Connection", "close")
         headers: dict[str, Any] = {"Content-Type": kind, "Content-Length": len(data), **_SECURITY}
         for name, value in headers.items():
             self.send_header(name, str(value))

@@ -1,11 +1,15 @@
 """examples/serve.py over real sockets: answers, errors, and requests at the same time."""
 
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import pathlib
 import runpy
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -213,12 +217,98 @@ def test_a_request_that_is_too_large_is_not_read(ask: Ask, length: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "places", "code"), [(9 * 2**20, 1, 413), (2**20, 0, 503)])
-def test_a_refusal_reaches_a_client_that_is_still_sending(
-    server: Server, ask: Ask, monkeypatch, size: int, places: int, code: int
-):
-    monkeypatch.setattr(server, "free", threading.BoundedSemaphore(places))
-    assert ask("fill_mask:predict", b" " * size)[0] == code
+def test_a_refusal_reaches_a_client_that_is_still_sending(ask: Ask):
+    assert ask("fill_mask:predict", b" " * (9 * 2**20))[0] == 413
+
+
+@pytest.mark.parametrize("limit", ["MAX_IDS", "MAX_VALUES"])
+def test_large_inputs_and_answers_are_refused(ask: Ask, monkeypatch, limit: str):
+    outputs = ask("encoder:predict", {"inputs": IDS})[1]["outputs"]
+    size = 3 if limit == "MAX_IDS" else sum(np.size(value) for value in outputs.values())
+    for most, code in ((size, 200), (size - 1, 413)):
+        monkeypatch.setattr(serve, limit, most)
+        assert ask("encoder:predict", {"inputs": IDS})[0] == code
+
+
+@pytest.fixture
+def one_at_a_time() -> Iterator[Server]:
+    """A server whose model answers one request at a time."""
+    with Server(("localhost", 0), {"echo": Echo()}) as server:
+        server.free = threading.BoundedSemaphore(1)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.models["echo"].may_answer.set()
+        server.shutdown()
+        thread.join()
+
+
+class Echo:
+    """A model that answers with the request, when it may."""
+
+    version = 1
+
+    def __init__(self) -> None:
+        self.was_asked, self.may_answer = threading.Event(), threading.Event()
+
+    def predict(self, request: dict) -> dict:
+        self.was_asked.set()
+        assert self.may_answer.wait(60)
+        return request
+
+
+def post(server: Server) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection("localhost", server.server_port, timeout=60)
+    connection.request("POST", "/v1/models/echo:predict", b'{"a": 1}')
+    return connection
+
+
+def answer(connection: http.client.HTTPConnection) -> tuple[int, dict]:
+    with contextlib.closing(connection):
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+
+
+def test_only_requests_for_the_models_are_counted(one_at_a_time: Server):
+    server, model = one_at_a_time, one_at_a_time.models["echo"]
+    head = b"POST /v1/models/echo:predict HTTP/1.1\r\nContent-Length: 8\r\n\r\n"
+    with socket.create_connection(("localhost", server.server_port), 60) as idle:
+        idle.sendall(head)
+        first = post(server)
+        assert model.was_asked.wait(60)
+        code, refusal = answer(post(server))
+        assert code == 503 and "requests are waiting" in refusal["error"]
+        state = http.client.HTTPConnection("localhost", server.server_port, timeout=60)
+        state.request("GET", "/v1/models/echo")
+        assert answer(state)[0] == 200
+        model.may_answer.set()
+        assert answer(first) == answer(post(server)) == (200, {"a": 1})
+
+
+def test_a_server_that_stops_answers_what_has_arrived(one_at_a_time: Server):
+    server, model = one_at_a_time, one_at_a_time.models["echo"]
+    with socket.create_connection(("localhost", server.server_port), 60) as idle:
+        asked = post(server)
+        assert model.was_asked.wait(60)
+        server.shutdown()
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        assert idle.recv(1) == b""  # well before its time is up
+        assert stopping.is_alive()
+        model.may_answer.set()
+        assert answer(asked) == (200, {"a": 1})
+        stopping.join()
+        assert not server.connections
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_with_status_0(exports: pathlib.Path, stop: signal.Signals):
+    command = [sys.executable, serve.__file__, "localhost:0", f"model={exports / 'fill_mask'}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline().startswith("serving ")
+        process.send_signal(stop)
+        assert process.wait(60) == 0
 
 
 @pytest.mark.slow
@@ -232,11 +322,19 @@ def test_a_refused_client_cannot_send_for_ever(server: Server):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("length", [None, "-1", "\u00b2", "1_0", ""])
-def test_a_request_must_tell_its_length(server: Server, length: str | None):
-    header = "" if length is None else f"Content-Length: {length}\r\n"
-    code, _, answer = raw(server, f"POST /v1/models/fill_mask:predict HTTP/1.1\r\n{header}\r\n")
-    error = "Content-Length is missing or not a number of bytes"
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *((length,) for length in ("-1", "\u00b2", "1_0", "")),
+        (),
+        ("2", "2"),
+        ("0\r\nTransfer-Encoding: chunked",),
+    ],
+)
+def test_a_request_must_tell_its_length(server: Server, headers: tuple[str, ...]):
+    lines = "".join(f"Content-Length: {length}\r\n" for length in headers)
+    code, _, answer = raw(server, f"POST /v1/models/fill_mask:predict HTTP/1.1\r\n{lines}\r\n")
+    error = "the body must have one Content-Length, a number of bytes"
     assert (code, json.loads(answer)) == (411, {"error": error})
 
 
@@ -247,6 +345,20 @@ def test_head_is_get_without_the_body(server: Server, path: str, code: int):
     got, headers, body = raw(server, "GET" + end)
     assert got == code and f"Content-Length: {len(body)}" in headers
     assert raw(server, "HEAD" + end) == (got, headers, b"")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_the_body_of_a_request_for_the_state_is_not_the_next_request(server: Server, method: str):
+    connection = http.client.HTTPConnection("localhost", server.server_port, timeout=60)
+    with contextlib.closing(connection):
+        for name, code in (("fill_mask", 200), ("other", 404), ("fill_mask", 200)):
+            connection.request(method, f"/v1/models/{name}", b"GET / HTTP/1.1\r\n\r\n")
+            answer = connection.getresponse()
+            answer.read()
+            assert (answer.status, answer.will_close) == (code, False)
+        connection.request(method, "/v1/models/fill_mask", iter([b"GET / HTTP/1.1\r\n\r\n"]))
+        answer = connection.getresponse()  # to a request in chunks, which are not read
+        assert (answer.status, answer.will_close) == (411, True)
 
 
 def raw(server: Server, request: str) -> tuple[int, list[str], bytes]:
@@ -304,7 +416,7 @@ def test_text_that_is_not_unicode_is_refused(server: Server, ask: Ask, monkeypat
     assert (code, answer["error"]) == (400, "the inputs are ['text']. Received: ['\\ud800']")
     monkeypatch.setattr(server.models["fill_mask"], "classify", classified)
     code, answer = ask("fill_mask:classify", {"examples": [{"\ud800": "x"}]})
-    assert code == 400 and answer["error"].startswith("`\\ud800` is not Unicode: ")
+    assert code == 400 and answer["error"].startswith("`\ud800` is not Unicode: ")
 
 
 def classified(request: dict) -> dict:

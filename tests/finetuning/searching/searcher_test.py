@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from finetuning.searching.rankings import fused
-from finetuning.searching.search_index import SearchIndex
+from finetuning.searching.search_index import SearchIndex, shown_path
 from finetuning.searching.searcher import BOTH, METHODS, VECTORS, WORDS, Searcher
 from tests.finetuning.searching.conftest import LetterModel, build
 
@@ -25,6 +25,16 @@ def index(tmp_path, monkeypatch) -> SearchIndex:
     index = SearchIndex("index")
     assert len(index) == COUNT
     return index
+
+
+def test_paths_are_relative_to_the_working_directory_while_there_is_one(tmp_path, monkeypatch):
+    path, gone = str(tmp_path / "notes.txt"), tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert shown_path(path) == "notes.txt"
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert shown_path(path) == path
 
 
 @pytest.mark.parametrize("count", [3, 60, 100, 120])

@@ -171,6 +171,16 @@ def test_refused_requests(port, path, reason):
         assert status == 400 and reason in page
 
 
+@pytest.mark.parametrize("header", [("Content-Length", "2"), ("Transfer-Encoding", "chunked")])
+@pytest.mark.parametrize(("path", "code"), [("/search?q=tea", 200), ("/other", 404)])
+def test_the_body_of_a_request_is_not_the_next_request(port, path, code, header):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("GET", path, headers=dict([header]))
+        response = connection.getresponse()
+        assert (response.status, response.will_close) == (code, True)
+
+
 def test_other_paths_and_hosts(port):
     assert get(port, "/../etc/passwd")[0] == get(port, "/favicon.ico")[0] == 404
     assert get(port, "/search?q=tea", Host="evil.example:80")[0] == 404
