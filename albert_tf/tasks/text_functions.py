@@ -14,6 +14,7 @@ from albert_tf.models.checkpoints import damaged_export, readable, weights_finge
 from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime import devices, pretrained
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.forks import require_unforked
 from albert_tf.tasks.features import Sequences
 from albert_tf.training.progress import Progress
 
@@ -55,8 +56,9 @@ def load_export(path: str) -> Any:
     """Return the SavedModel at `path`, with the operations that exports need.
 
     Raises:
-      InputError: it is damaged.
+      InputError: it is damaged, or the process was forked after a model was loaded.
     """
+    require_unforked()
     import tensorflow_text  # noqa: F401  registers the operations of exports
 
     with readable(path) as folder:
@@ -113,7 +115,11 @@ def in_batches(
       texts: the texts.
       batch_size: the number of texts that are handed to `compute` together.
       show_progress: show the progress. None: for more than `MANY` texts.
+
+    Raises:
+      InputError: the process was forked after a model was loaded.
     """
+    require_unforked()
     shows = len(texts) > MANY if show_progress is None else show_progress
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     parts = []

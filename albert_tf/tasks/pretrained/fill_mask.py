@@ -12,6 +12,7 @@ from albert_tf.graph.signatures import untracked
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.forks import require_unforked
 from albert_tf.tasks.kind import Export, ExportSettings
 from albert_tf.tasks.text_functions import Reloadable
 from albert_tf.text.graph_tokenizer import WHITE_SPACE, GraphTokenizer, strings
@@ -198,6 +199,7 @@ class FillMask(Reloadable):
             raise InputError(
                 f"texts must have blanks, written as {MASK}. Received: {texts[0][:80]!r}."
             )
+        require_unforked()
         outputs = self._serve(strings(texts))
         pieces, probabilities = (outputs[name].numpy() for name in ("pieces", "probabilities"))
         answers = []

@@ -56,7 +56,7 @@ def test_widths(length, longest, width):
     assert bucket_width(tf.constant(length), longest).numpy() == width
 
 
-@pytest.mark.parametrize("longest", [4, 8, 40, 512, 513, 1024, 2000])
+@pytest.mark.parametrize("longest", [4, 40, 512, 513, 1100])
 def test_all_widths_up_to_the_longest(longest):
     lengths = range(longest + 1)
     wanted = sorted({int(bucket_width(tf.constant(n), longest)) for n in lengths})
