@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.graph.buckets import WIDTHS
+from albert_tf.graph.buckets import widths_up_to
 from albert_tf.graph.text_module import TextModule
 from albert_tf.models.config import AlbertConfig, layer_flops
 from albert_tf.runtime import commands, settings
@@ -223,7 +223,7 @@ def _flops(
     Pooler and head are not counted. The last layer is computed at all positions for early exit and
     for heads that read all of them, otherwise at the first one.
     """
-    widths = np.array([*(width for width in WIDTHS if width < seq_length), seq_length])
+    widths = np.array(widths_up_to(seq_length))
     width = widths[np.searchsorted(widths, lengths)].astype(np.float64)
     factorized = config.embedding_size if config.embedding_size != config.hidden_size else 0
     last = layer_flops(config, width, width if at_all_positions else 1.0)

@@ -99,6 +99,7 @@ FEWER_LINES = {  # and why these are files of their own
     "albert_tf/models/kernels/xla_internals.py": "the one private call",
     "albert_tf/optimization/lamb.py": "an optimizer, named after it",
     "albert_tf/runtime/cores.py": "what starts without TensorFlow, unlike devices.py",
+    "albert_tf/runtime/forks.py": "what models and tasks share",
     "albert_tf/tasks/kinds.py": "a registry",
     "albert_tf/tasks/probabilities.py": "what the contract and several kinds share",
     "albert_tf/tasks/regressor/module.py": "every kind has its module there",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.graph.buckets import WIDTHS
+from albert_tf.graph.buckets import widths_up_to
 from albert_tf.runtime import extras
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
@@ -94,7 +94,7 @@ def write_warm_up(
     version as available, so no user waits for the slow first request to a signature.
     """
     word = next((word for word in _WORDS if len(tokenizer.encode(word)) == 1), "a")
-    widths = [*(width for width in WIDTHS if width < max_length), max_length]
+    widths = widths_up_to(max_length)
     with tf.io.TFRecordWriter(os.path.join(folder, WARM_UP)) as writer:
         for name, function in signatures.items():
             for width in widths if name == "serving_default" else widths[:1]:
@@ -117,16 +117,18 @@ def _texts(names: Sequence[str], word: str, width: int) -> dict[str, str]:
 
 
 def _value(spec: tf.TensorSpec, text: str | None, width: int) -> np.ndarray:
-    """Return one row for an input of a signature: `text`, or int32 ones of length `width`.
+    """Return one row for an input of a signature: `text`, or int32 values of length `width`.
 
-    Of texts in a second dimension there are two, and an int32 vector has their number.
+    They are ones, but zeros for `input_type_ids`: a model may have only one type. Of texts in a
+    second dimension there are two, and an int32 vector has their number.
     """
     if spec.dtype == tf.string:
         sizes = [2 if size is None else size for size in spec.shape[1:]]
         return np.broadcast_to(np.array(text, object), [1, *sizes])
     if spec.shape.rank == 1:
         return np.array([2], np.int32)
-    return np.ones([1, *(width if size is None else size for size in spec.shape[1:])], np.int32)
+    shape = [1, *(width if size is None else size for size in spec.shape[1:])]
+    return np.full(shape, spec.name != "input_type_ids", np.int32)
 
 
 def _example(texts: Mapping[str, str]) -> bytes:

@@ -18,7 +18,7 @@ def run_in_buckets(
     max_width: int,
     chunk: int = CHUNK,
 ) -> dict[str, tf.Tensor]:
-    """Run each row in a batch of rows padded to the same width, one of `WIDTHS`.
+    """Run each row in a batch of rows padded to the same width, one of `widths_up_to`.
 
     A row's width depends only on its own length, so its result does not depend on other rows.
 
@@ -57,6 +57,12 @@ def run_in_buckets(
         parallel_iterations=1,
     )
     return filled
+
+
+def widths_up_to(max_width: int) -> list[int]:
+    """Return all values of `bucket_width`, in ascending order."""
+    multiples = range(2 * WIDTHS[-1], max_width, WIDTHS[-1])
+    return [*(width for width in (*WIDTHS, *multiples) if width < max_width), max_width]
 
 
 def bucket_width(length: tf.Tensor, max_width: int) -> tf.Tensor:

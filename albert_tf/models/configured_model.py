@@ -17,6 +17,7 @@ from albert_tf.models.presets import PRESETS
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.files import paths
+from albert_tf.runtime.forks import require_unforked
 
 Outputs = dict[str, tf.Tensor | list[tf.Tensor]]
 
@@ -57,6 +58,7 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
         **options: Any,
     ) -> Outputs:
         """Return the result of `run` with the operations for this device; see the class."""
+        require_unforked()
         ops = choose(training, kernels, self.unroll)
         return self.run(ops, inputs, training, dropout_key, **options)
 

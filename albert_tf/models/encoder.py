@@ -21,6 +21,7 @@ from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
 from albert_tf.models.layers.shared_stack import SharedStack
 from albert_tf.runtime import pretrained
+from albert_tf.runtime.forks import require_unforked
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 _ZEROS = 4  # positions of an input that only creates weights
@@ -135,7 +136,11 @@ def call_symbolically(model: tf_keras.Model, names: Iterable[str], *shape: int) 
     The call leaves no node, so that `model.output` is the output of the user's own call. In a graph
     that the caller has made, the inputs are zeros, and the variables are the graph's: they have no
     values. Do nothing if the model has been called.
+
+    Raises:
+      InputError: the process was forked after a model was loaded.
     """
+    require_unforked()
     if model.save_spec() is not None:
         return
     if tf.executing_eagerly():

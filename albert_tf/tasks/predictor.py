@@ -12,6 +12,7 @@ from albert_tf.models.checkpoints import is_saved_model
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of, positive
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.forks import require_unforked
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
@@ -154,7 +155,11 @@ def predict(model: TaskModel, features: Features, batch_size: int) -> Any:
 
     Units of similar length share a batch, which keeps padding low. On a TPU, which compiles a
     program for each shape, all units are padded to `features.seq_length`.
+
+    Raises:
+      InputError: the process was forked after a model was loaded.
     """
+    require_unforked()
     strategy = model.distribute_strategy
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     length = features.seq_length if is_tpu else None

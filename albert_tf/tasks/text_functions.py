@@ -1,4 +1,4 @@
-"""What loaded models that are functions of texts share: reading exports, batches by length."""
+"""What loaded models that are functions of texts share: pickles, exports, batches by length."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -10,9 +10,11 @@ import tf_keras
 
 from albert_tf.graph.buckets import CHUNK, run_in_buckets
 from albert_tf.graph.signatures import IDS
-from albert_tf.models.checkpoints import damaged_export, readable
+from albert_tf.models.checkpoints import damaged_export, readable, weights_fingerprint
 from albert_tf.models.encoder import INPUTS
-from albert_tf.runtime import devices
+from albert_tf.runtime import devices, pretrained
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.forks import require_unforked
 from albert_tf.tasks.features import Sequences
 from albert_tf.training.progress import Progress
 
@@ -20,12 +22,43 @@ MANY = 1000  # texts, from which progress is shown
 _CHUNK_ON_CPU = 2048  # positions computed at once; more take no less time there, but more memory
 
 
+class Reloadable:
+    """A loaded model that is pickled and copied as its path and a fingerprint of its weights.
+
+    Unpickling raises an `InputError` if the weights at the path are no longer the same.
+
+    Args:
+      path: where the model was loaded from; kept as an absolute path or the name of an included
+        model.
+      options: the other arguments of the subclass.
+    """
+
+    def __init__(self, path: str, *options: Any) -> None:
+        self._path, self._options = pretrained.name_of(path), options
+        self._fingerprint = weights_fingerprint(pretrained.locate(path))
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return what loads it again, for other processes."""
+        return _reload, (type(self), self._fingerprint, self._path, *self._options)
+
+
+def _reload(kind: type[Reloadable], fingerprint: str, path: str, *options: Any) -> Reloadable:
+    loaded = kind(path, *options)
+    if loaded._fingerprint != fingerprint:
+        raise InputError(
+            f"{path!r} must hold the weights that were loaded before pickling or copying, but they "
+            "have been replaced. Load the model again, and write new weights to a new folder."
+        )
+    return loaded
+
+
 def load_export(path: str) -> Any:
     """Return the SavedModel at `path`, with the operations that exports need.
 
     Raises:
-      InputError: it is damaged.
+      InputError: it is damaged, or the process was forked after a model was loaded.
     """
+    require_unforked()
     import tensorflow_text  # noqa: F401  registers the operations of exports
 
     with readable(path) as folder:
@@ -82,7 +115,11 @@ def in_batches(
       texts: the texts.
       batch_size: the number of texts that are handed to `compute` together.
       show_progress: show the progress. None: for more than `MANY` texts.
+
+    Raises:
+      InputError: the process was forked after a model was loaded.
     """
+    require_unforked()
     shows = len(texts) > MANY if show_progress is None else show_progress
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     parts = []

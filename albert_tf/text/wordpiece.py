@@ -25,7 +25,7 @@ VOCABULARY_FILE = "vocab.txt"
 CONTINUES = "##"
 SPECIAL_PIECES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 MAX_WORD = 200  # characters; a longer word is unknown, as in BERT
-_WORDS_KEPT = 2**18  # in the cache of words
+_WORDS_KEPT = 2**18  # in the cache, which has none of the longer ones
 # BERT's Chinese characters, without kana and Hangul, which are written in longer words.
 CJK: Ranges = (
     (0x3400, 0x4DBF),
@@ -130,6 +130,8 @@ class WordPiece:
         return len(piece.removeprefix(CONTINUES)) + (not piece.startswith(CONTINUES))
 
     def _cut(self, word: str) -> list[int]:
+        if len(word) > MAX_WORD:
+            return [self.special.unk]
         ids = self._known.get(word)
         if ids is None:
             if len(self._known) >= _WORDS_KEPT:
@@ -138,16 +140,13 @@ class WordPiece:
         return ids
 
     def _longest_pieces(self, word: str) -> list[int]:
-        unknown = [self.special.unk]
-        if len(word) > MAX_WORD:
-            return unknown
         ids, begin, mark = [], 0, ""
         while begin < len(word):
             for end in range(len(word), begin, -1):
                 if (piece := self._ids.get(mark + word[begin:end])) is not None:
                     break
             else:
-                return unknown
+                return [self.special.unk]
             ids.append(piece)
             begin, mark = end, CONTINUES
         return ids

@@ -17,7 +17,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.embedding.kind import Embedding
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.features import pack
-from albert_tf.tasks.text_functions import bucketed, in_batches, load_export
+from albert_tf.tasks.text_functions import Reloadable, bucketed, in_batches, load_export
 from albert_tf.text.graph_tokenizer import strings
 from albert_tf.text.tokenizer import load_tokenizer
 
@@ -35,7 +35,7 @@ _THEIRS = {
 }
 
 
-class Embedder:
+class Embedder(Reloadable):
     """Texts to vectors of length 1; see `load_embedder`.
 
     Attributes:
@@ -45,10 +45,10 @@ class Embedder:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = pretrained.name_of(path)  # for a pickle
-        path = pretrained.locate(path)
+        given, path = path, pretrained.locate(path)
         exported = _exported(path) if is_saved_model(path) else None
         self._embed, self.task, self.dimension, self.is_untrained = exported or _loaded(path)
+        super().__init__(given)
         if self.is_untrained:
             print(
                 f"note: {path} was not trained for embeddings: its vectors are made of hidden "
@@ -87,10 +87,6 @@ class Embedder:
             batch_size,
             show_progress_bar,
         )
-
-    def __reduce__(self) -> tuple[type["Embedder"], tuple[str]]:
-        """Return what loads it again, for other processes."""
-        return Embedder, (self._path,)
 
     def encode(
         self,

@@ -10,10 +10,11 @@ from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.graph.signatures import untracked
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
-from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.forks import require_unforked
 from albert_tf.tasks.kind import Export, ExportSettings
+from albert_tf.tasks.text_functions import Reloadable
 from albert_tf.text.graph_tokenizer import WHITE_SPACE, GraphTokenizer, strings
 from albert_tf.text.ragged import mask_rows, row_of, slice_rows
 from albert_tf.text.tokenizer import WORD_MARK, Tokenizer, load_tokenizer
@@ -168,7 +169,7 @@ class FillMaskExport(Export):
         return {"mlm_logits": (logits, np.float32, ["B", "P", vocab])}
 
 
-class FillMask:
+class FillMask(Reloadable):
     """A pretrained model, ready to fill blanks; see `load_fill_mask`."""
 
     def __init__(self, path: str, top_k: int = 5) -> None:
@@ -178,13 +179,9 @@ class FillMask:
                 f"top_k must be between 1 and {tokenizer.vocab_size:,}, the number of pieces. "
                 f"Received: {top_k}."
             )
-        self._path, self._top_k = pretrained.name_of(path), top_k
-        self._model, self._tokenizer = model, tokenizer
+        super().__init__(path, top_k)
+        self._model, self._tokenizer, self._top_k = model, tokenizer, top_k
         self._module = FillMaskModule(model, tokenizer, top_k)
-
-    def __reduce__(self) -> tuple[type["FillMask"], tuple[str, int]]:
-        """Return what loads it again, for other processes."""
-        return FillMask, (self._path, self._top_k)
 
     def __call__(self, texts: Iterable[str]) -> list[list[list[tuple[str, float]]]]:
         """Return, for each text and each [MASK] in it, pieces with probabilities, best first.
@@ -202,6 +199,7 @@ class FillMask:
             raise InputError(
                 f"texts must have blanks, written as {MASK}. Received: {texts[0][:80]!r}."
             )
+        require_unforked()
         outputs = self._serve(strings(texts))
         pieces, probabilities = (outputs[name].numpy() for name in ("pieces", "probabilities"))
         answers = []

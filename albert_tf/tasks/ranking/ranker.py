@@ -16,7 +16,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import pack
 from albert_tf.tasks.ranking.kind import Ranking
 from albert_tf.tasks.ranking.model import RankingSettings
-from albert_tf.tasks.text_functions import bucketed, in_batches, load_export
+from albert_tf.tasks.text_functions import Reloadable, bucketed, in_batches, load_export
 from albert_tf.text.graph_tokenizer import strings
 from albert_tf.text.tokenizer import load_tokenizer
 
@@ -25,7 +25,7 @@ _TRAIN = "Train one with finetuning.train --task=ranking."
 Score = Callable[[str, list[str]], tf.Tensor]
 
 
-class Ranker:
+class Ranker(Reloadable):
     """The scores of texts for a query; see `load_ranker`.
 
     Attributes:
@@ -33,9 +33,10 @@ class Ranker:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = pretrained.name_of(path)  # for a pickle
-        path = pretrained.locate(path)
-        self._score, self.task = _exported(path) if is_saved_model(path) else _loaded(path)
+        located = pretrained.locate(path)
+        load = _exported if is_saved_model(located) else _loaded
+        self._score, self.task = load(located)
+        super().__init__(path)
 
     def __call__(
         self,
@@ -68,10 +69,6 @@ class Ranker:
         return in_batches(
             lambda batch: self._score(query, batch).numpy(), texts, batch_size, show_progress_bar
         )
-
-    def __reduce__(self) -> tuple[type["Ranker"], tuple[str]]:
-        """Return what loads it again, for other processes."""
-        return Ranker, (self._path,)
 
     def rank(
         self, query: str, texts: Iterable[str], top_k: int | None = None, **options: Any

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.graph.buckets import WIDTHS, bucket_width, run_in_buckets
+from albert_tf.graph.buckets import WIDTHS, bucket_width, run_in_buckets, widths_up_to
 
 SEEN = tf.Variable(tf.zeros([0, 2], tf.int32), shape=[None, 2], trainable=False)  # rows, width
 
@@ -54,3 +54,10 @@ def test_every_row_is_computed_at_its_own_width(count):
 )
 def test_widths(length, longest, width):
     assert bucket_width(tf.constant(length), longest).numpy() == width
+
+
+@pytest.mark.parametrize("longest", [4, 40, 512, 513, 1100])
+def test_all_widths_up_to_the_longest(longest):
+    lengths = range(longest + 1)
+    wanted = sorted({int(bucket_width(tf.constant(n), longest)) for n in lengths})
+    assert widths_up_to(longest) == wanted

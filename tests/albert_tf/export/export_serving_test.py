@@ -26,6 +26,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.pretrained.encoder import EncoderModule
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
 
@@ -66,6 +67,19 @@ def test_warm_up_requests_have_every_width(names, special, small_tokenizer, tmp_
         texts = [tf.make_ndarray(inputs[name])[0].decode() for name in names]
         lengths.append(special + sum(map(len, small_tokenizer.encode_batch(texts))))
     assert lengths == [*range(8, 16), *range(16, 32, 2), *range(32, 64, 4), *range(64, 100, 8), 100]
+
+
+def test_warm_up_requests_suit_a_model_with_one_type(tiny, small_tokenizer, tmp_path):
+    config = tiny.replace(num_layers=1, max_positions=10, type_vocab_size=1)
+    signatures = EncoderModule(AlbertEncoder(config).create_weights()).signatures()
+    serving.write_warm_up(str(tmp_path), signatures, small_tokenizer, 10)
+    widths = []
+    for record in tf.data.TFRecordDataset(str(tmp_path / serving.WARM_UP)).as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
+        answer = signatures[request.model_spec.signature_name](**inputs)
+        widths.append(answer["sequence_output"].shape[1])
+    assert widths == [8, 9, 10, 8]
 
 
 def test_a_name_that_no_server_takes(pretrained, tmp_path):

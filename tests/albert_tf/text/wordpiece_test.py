@@ -86,6 +86,12 @@ def test_a_word_of_more_than_200_characters_is_unknown(tiny):
     assert tiny.encode("a" * 201 + " a") == [unknown, a]
 
 
+def test_the_cache_keeps_no_long_words():
+    tokenizer, texts = made_of(PIECES), ["a" * 200, *("b" * n for n in range(201, 301))]
+    assert tokenizer.encode_batch(texts)[1:] == [[PIECES.index("[UNK]")]] * 100
+    assert list(tokenizer.vocabulary._known) == ["a" * 200]
+
+
 def test_special_ids_word_starts_and_decoded_text(tiny):
     special = tiny.special
     assert (special.pad, special.unk, special.cls, special.sep, special.mask) == (22, 3, 1, 2, 4)
