@@ -381,7 +381,8 @@ def main(address: str, models: list[str]) -> None:
         host, port = address.rpartition(":")[0], server.server_port
         print(f"serving {', '.join(folders)} on http://{host}:{port}", flush=True)
         server.serve_forever()
-    server.stop()
+    with contextlib.suppress(KeyboardInterrupt):  # a second one ends it at once
+        server.stop()
 
 
 def _listening(address: str) -> Server:

@@ -91,7 +91,7 @@ LIGHT = [
 ]
 HEAVY = {"tensorflow", "tensorflow_text", "tensorflow_hub", "tf_keras", "official", "orbit"}
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 350, 60
-MORE_LINES = {"examples/serve.py": 407}  # which people copy alone
+MORE_LINES = {"examples/serve.py": 408}  # which people copy alone
 MIN_FILE_LINES = 40
 # Where a dataset or a kind is a file.
 SMALL_ROOMS = (ROOT / "finetuning" / "datasets", ROOT / "finetuning" / "kinds")

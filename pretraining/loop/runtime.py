@@ -114,7 +114,7 @@ class StrategyRuntime:
 
     def agree(self, text: str) -> bool:
         """See `Runtime`."""
-        own = digest_of(text).astype(np.float32)
+        own: np.ndarray = digest_of(text).astype(np.float32)
         sums = self._sums(tf.constant(own)).numpy()  # exact: small whole numbers
         return not self.any_process(bool((sums != self.replicas * own).any()))
 
