@@ -275,8 +275,6 @@ def test_the_card_has_errors_and_baselines_beside_the_scores(start: str, tmp_pat
     assert "step 20 of 60, with the best `accuracy` of 3 evaluations on these same" in full
     assert "always `yes`, the most frequent label in training" in full
     assert "There are 40 examples." in full
-    assert Source(None, True).location == "TFDS"
-    assert Source("/a", True).location == "TFDS in `/a`"
     before, _, settings = full.partition("## Settings")
     assert "float32" not in full and "threshold" not in before
     assert "| training.epochs | 3.0 |" in settings and "| task.pooling | cls |" in settings
@@ -286,15 +284,17 @@ def test_the_card_has_errors_and_baselines_beside_the_scores(start: str, tmp_pat
     settings = text().partition("## Settings")[2]
     assert "| training.steps | 60 |" in settings and "| training.warmup_steps | 0 |" in settings
     assert "training.epochs" not in settings and "training.warmup_fraction" not in settings
-    chosen = text(
-        training_precision="mixed_bfloat16",
-        thresholds="The best for 17.",
-    )
+    chosen = text(training_precision="mixed_bfloat16", thresholds="The best for 17.")
     assert "in float32, those of the plots in mixed_bfloat16. The best for 17." in chosen
     less = text(accuracy=0.9, standard_errors={"accuracy": 0.0474})
     assert "| accuracy | 0.9000 | 0.0474 | 0.5000 |" in less
     few = text(evaluations=1, dev_examples=29)
     assert "29 examples, too few for standard errors" in few and "same examples" not in few
+
+
+def test_the_location_of_examples_of_tfds():
+    assert Source(None, True).location == "TFDS"
+    assert Source("/a", True).location == "TFDS in `/a`"
 
 
 def test_scores_beside_those_at_the_default_threshold():
