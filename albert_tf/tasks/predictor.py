@@ -164,8 +164,9 @@ def predict(model: TaskModel, features: Features, batch_size: int) -> Any:
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     length = features.seq_length if is_tpu else None
     order = np.argsort(features.unit_lengths, kind="stable")
-    if not is_tpu and strategy.num_replicas_in_sync == 1:  # each replica needs a row
-        batch_size = max(1, min(batch_size, len(order)))
+    if len(order) <= batch_size and not is_tpu and strategy.num_replicas_in_sync == 1:
+        # A pipeline takes four times as long to start as one short text to compute.
+        return model.predict_on_batch(features.batch(tf.range(len(order)))[0])
     whole: np.ndarray = np.resize(
         order, -(-len(order) // batch_size) * batch_size
     )  # repeat units to fill the last batch
