@@ -19,6 +19,9 @@ from finetuning.datasets.tables.own_tables import (
 )
 
 
+_LEAST_SPREAD = 2.0**-14  # of the mean: float32 then rounds to a thousandth of the deviation
+
+
 class TextRegression(Dataset[RegressorSettings]):
     """Texts (column `text`) or pairs (`text_a`, `text_b`) with any numbers (`label`).
 
@@ -52,6 +55,12 @@ class TextRegression(Dataset[RegressorSettings]):
                 f"{table.path} must hold different numbers. Received: only {numbers[0]}."
             )
         center, scale = statistics.fmean(numbers), statistics.pstdev(numbers)
+        if scale < _LEAST_SPREAD * abs(center):
+            raise InputError(
+                f"{table.path}: the numbers must not be so close to each other that float32 cannot "
+                f"tell them apart. Received: a mean of {center:g} and a standard deviation of "
+                f"{scale:g}. Subtract a constant from all numbers, such as their mean."
+            )
         task = RegressorSettings(pair=len(columns) > 1, center=center, scale=scale)
         return Data(task, train, dev)
 

@@ -125,7 +125,8 @@ class Plan:
           ConfigError: the warm-up is not shorter than the run.
         """
         epoch = math.ceil(num_units / training.batch_size)
-        steps = training.steps or math.ceil(training.epochs * num_units / training.batch_size)
+        exact = round(training.epochs * num_units / training.batch_size, 6)  # 1.1 * 10 is above 11
+        steps = training.steps or math.ceil(exact)
         warmup = training.warmup_steps
         if warmup is None:
             warmup = min(round(steps * training.warmup_fraction), steps - 1)

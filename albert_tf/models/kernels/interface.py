@@ -67,9 +67,10 @@ class Kernels:
 
     def affine(self, x: Hidden, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         """Return x W + b of hidden states, or of an earlier result: [M, K] -> [M, units]."""
-        # TensorFlow fuses `bias_add` into the product, but not `+`.
-        kernel, bias = tf.cast(kernel, x.dtype), tf.cast(bias, x.dtype)
-        return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+        product, bias = tf.matmul(x, tf.cast(kernel, x.dtype)), tf.cast(bias, x.dtype)
+        # TensorFlow fuses `bias_add` into the product, but not `+`. On a CPU, the gradient of
+        # `bias_add` sums bfloat16 numbers in bfloat16: the sum of 1,024 ones is 256.
+        return tf.nn.bias_add(product, bias) if x.dtype == tf.float32 else product + bias
 
     def projections(self, weights: Projections, num_heads: int) -> Any:
         """Return the weights as `into_heads` takes them: for one product, with 1 / sqrt(D)."""

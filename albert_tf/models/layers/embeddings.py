@@ -43,8 +43,12 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
         super().build(input_shape)
 
     def _table(self, name: str, rows: int) -> tf.Variable:
-        shape = (rows, self.config.embedding_size)
-        return self.add_weight(name=name, shape=shape, initializer=common.initializer(self.config))
+        return self.add_weight(
+            name=name,
+            shape=(rows, self.config.embedding_size),
+            initializer=common.initializer(self.config),
+            experimental_autocast=False,  # the loss reads the table in float32
+        )
 
     def call(
         self,

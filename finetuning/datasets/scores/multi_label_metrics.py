@@ -112,15 +112,16 @@ def by_rank(probabilities: np.ndarray, answers: np.ndarray) -> tuple[np.ndarray,
 def best_threshold(probabilities: np.ndarray, answers: np.ndarray) -> float:
     """Return the threshold on probabilities [n] with the best F1, where bool [n] are the answers.
 
-    Every division of the distinct probabilities is tried. The threshold is in the middle between
-    the two that it separates, and of equally good ones the highest. Without a true answer, F1 is
-    undefined and the threshold is 0.5.
+    Every division of the distinct probabilities is tried, but a probability of 0 is above no
+    threshold. The threshold is in the middle between the two that it separates, and of equally
+    good ones the highest. Without a true answer, F1 is undefined and the threshold is 0.5.
     """
     if not answers.any():
         return THRESHOLD
     ends, right = by_rank(probabilities, answers)
-    best = int(np.argmax(2 * right / (ends + answers.sum())))
     ordered: np.ndarray = np.append(np.unique(probabilities)[::-1], 0.0)
+    f1: np.ndarray = 2 * right / (ends + answers.sum())
+    best = int(np.argmax(f1[: max(1, np.count_nonzero(ordered))]))
     above, below = float(ordered[best]), float(ordered[best + 1])
     middle = (above + below) / 2
     return middle if middle < above else below  # the middle of neighboring floats is one of them

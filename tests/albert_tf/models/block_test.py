@@ -230,11 +230,12 @@ def test_a_run_of_another_block_is_copied_and_refused(tmp_path):
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
-def test_a_new_model_takes_labels(policy):
+@pytest.mark.parametrize("training", [True, False])
+def test_a_new_model_takes_labels(policy, training):
     model = AlbertPretrainer(config(), dtype=policy)
     inputs = batch() | {"masked_lm_positions": np.array([[1, 2]] * 3, np.int32)}
     labels = {"masked_lm_ids": np.full([3, 2], 7, np.int32), "masked_lm_weights": np.ones([3, 2])}
-    sums = model(inputs, training=True, labels=labels)["mlm_sums"]
+    sums = model(inputs, training=training, labels=labels)["mlm_sums"]
     logits = tf.nn.log_softmax(model(inputs)["mlm_logits"])
     assert float(sums[0]) == pytest.approx(-float(tf.reduce_sum(logits[..., 7])), rel=2**-7)
 

@@ -81,6 +81,7 @@ def test_no_other_threshold_is_better(case):
         ([0.8, 0.8, 0.8, 0.4], [1, 0, 0, 0], 0.6),  # equal ones are on one side
         ([0.9, 0.5, 0.4, 0.2], [1, 0, 0, 1], 0.7),  # F1 2/3 of 1 and of 4: the highest
         ([0.9, 0.1], [0, 0], 0.5),  # undefined
+        ([1.0, 0.0, 0.0, 1.0], [1, 1, 0, 1], 0.5),  # F1 4/5; of all it is 6/7, but 0 is above none
     ],
 )
 def test_thresholds_by_hand(probabilities, answers, threshold):

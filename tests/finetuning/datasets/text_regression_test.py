@@ -57,6 +57,7 @@ def test_columns_with_names_of_their_own(tmp_path):
         ("x\t1\ny\tnan\n", ("train.tsv:3", "'nan'")),
         ("x\t1\ny\tinf\n", ("train.tsv:3", "'inf'")),
         ("x\t1\ny\t1.0\n", ("train.tsv", "different numbers", "1.0")),
+        ("x\t1700000000\ny\t1700000600\n", ("train.tsv", "float32", "1.7e+09 and", "Subtract")),
         ("x\t1\ny\t\n", ("train.tsv:3", "empty")),
     ],
 )

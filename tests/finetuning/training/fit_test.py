@@ -66,6 +66,11 @@ def tune(
     return model.get_weights()
 
 
+@pytest.mark.parametrize(("epochs", "steps"), [(1.1, 11), (2.2, 22), (1.11, 12), (3, 30)])
+def test_a_part_of_an_epoch_is_rounded_up(epochs, steps):
+    assert Plan.of(TrainingConfig(epochs=epochs, batch_size=10), 100).steps == steps
+
+
 def test_with_bias_correction_it_is_adam():
     """tf_keras' own, which puts its epsilon elsewhere; 20 steps of gradients of any size."""
     ours, theirs = (tf.Variable([1.0, -2.0, 3.0]) for _ in range(2))

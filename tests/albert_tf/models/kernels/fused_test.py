@@ -252,8 +252,9 @@ def test_keys_positions_and_steps_are_independent():
 
 
 # A CPU without products of bfloat16 rounds their sums: only the other way is exact there.
+@pytest.mark.parametrize("kernels", [CPU, PLAIN])
 @pytest.mark.parametrize("has_products", sorted({False, devices.has_bfloat16_products()}))
-def test_bfloat16_bias_gradient_is_a_sum_of_thousands(has_products, monkeypatch):
+def test_bfloat16_bias_gradient_is_a_sum_of_thousands(kernels, has_products, monkeypatch):
     monkeypatch.setattr(devices, "has_bfloat16_products", lambda: has_products)
     upstream = normal(4096, 8) + 0.5
     x, kernel = tf.zeros([4096, 4], tf.bfloat16), tf.zeros([4, 8], tf.bfloat16)
@@ -261,7 +262,7 @@ def test_bfloat16_bias_gradient_is_a_sum_of_thousands(has_products, monkeypatch)
     with tf.GradientTape() as tape:
         tape.watch(bias)
         loss = tf.reduce_sum(
-            tf.cast(CPU.affine(x, kernel, bias), tf.float32) * tf.constant(upstream)
+            tf.cast(kernels.affine(x, kernel, bias), tf.float32) * tf.constant(upstream)
         )
     exact = tf.cast(tf.constant(upstream), tf.bfloat16).numpy().astype(np.float64).sum(0)
     gradient = tf.cast(tape.gradient(loss, bias), tf.float64)
