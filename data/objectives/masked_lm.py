@@ -37,8 +37,9 @@ class MaskedLm(Objective):
         segment_starts: tf.Tensor,
         keys: dict[int, tf.Tensor],
         vocabulary: Vocabulary,
+        rate: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
         """Return `mask_batch` of the arguments; `keys` are those of STREAMS."""
         return mask_batch(
-            ids, word_starts, maskable, segment_starts, keys, self.masking, vocabulary
+            ids, word_starts, maskable, segment_starts, keys, self.masking, vocabulary, rate
         )

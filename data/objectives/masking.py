@@ -41,9 +41,12 @@ class MaskingConfig(Bounded):
     Attributes:
       rate: share of a sequence's pieces, special pieces included, to predict.
       max_ngram: maximum number of words masked together; 1 masks single words.
-      max_predictions: prediction slots, P; 0 means round(rate * seq_length).
+      max_predictions: prediction slots, P; 0 means round(rate * seq_length), of the larger rate.
       whole_words: mask whole words; otherwise each piece counts as a word, as in BERT's first
         masking.
+      first_rate: that share at the first step of training, from where it changes linearly to `rate`
+        at the end of the learning-rate schedule (arXiv 2305.15096); 0 means `rate`. Held-out
+        records are always masked at `rate`.
     """
 
     KEY = "`masking.{}`"
@@ -52,6 +55,7 @@ class MaskingConfig(Bounded):
     max_ngram: Annotated[int, POSITIVE, at_most(MAX_SEQ_LENGTH)] = 3
     max_predictions: Annotated[int, at_least(0, "where 0 means round(rate * seq_length)")] = 0
     whole_words: bool = True
+    first_rate: Annotated[float, between("[0, 1)")] = 0.0
 
     def slots(self, seq_length: int) -> int:
         """Return P, the number of prediction slots of a sequence of `seq_length` pieces.
@@ -69,7 +73,21 @@ class MaskingConfig(Bounded):
                 f"`masking.max_predictions` must be at most the sequence length, {seq_length}. "
                 f"Received: {self.max_predictions}."
             )
-        return self.max_predictions or max(1, round(self.rate * seq_length))
+        largest = max(1, round(max(self.rate, self.first_rate) * seq_length))
+        if self.first_rate and 0 < self.max_predictions < largest:
+            raise ConfigError(
+                "`masking.max_predictions` must be at least the number of predictions at "
+                f"`masking.first_rate`, {largest} of {seq_length}, or 0 for that number. "
+                f"Received: {self.max_predictions}."
+            )
+        return self.max_predictions or largest
+
+    def rate_at(self, step: tf.Tensor, schedule_steps: int) -> tf.Tensor:
+        """Return the rate at a step of a schedule, float32."""
+        if not self.first_rate:
+            return tf.constant(self.rate)
+        done = tf.minimum(1.0, tf.cast(step, tf.float32) / schedule_steps)
+        return self.first_rate + (self.rate - self.first_rate) * done
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +107,7 @@ def mask_batch(
     keys: dict[int, tf.Tensor],
     config: MaskingConfig,
     vocabulary: Vocabulary,
+    rate: tf.Tensor | None = None,
 ) -> dict[str, tf.Tensor]:
     """Choose and mask pieces.
 
@@ -101,6 +120,7 @@ def mask_batch(
       keys: uint64 [B, 1] for each of the streams NGRAM, TILE, REPLACE and PIECE.
       config: the masking options.
       vocabulary: the vocabulary of `ids`.
+      rate: float32 [B], the share of pieces to predict in each row; by default `config.rate`.
 
     Returns:
       `input_word_ids` int32 [B, S], `masked_lm_positions` int32 [B, P] ascending, padded with 0,
@@ -112,7 +132,7 @@ def mask_batch(
         word_starts = tf.ones_like(word_starts)
     word, sizes = _words(word_starts, maskable, segment_starts, config.max_ngram)
     order = _random_order(keys, tf.shape(sizes)[1], length, config.max_ngram)
-    budget = _budget(sizes, segment_starts, config.rate, slots)
+    budget = _budget(sizes, segment_starts, config.rate if rate is None else rate[:, None], slots)
     bits = _number_bits(length, config.max_ngram)
     is_chosen = take(_choose(order, sizes, budget, bits), word)
     slot = tf.broadcast_to(tf.range(1, slots + 1), [tf.shape(ids)[0], slots])
@@ -193,7 +213,9 @@ def _number_bits(length: int, max_ngram: int) -> int:
     return (_width(length, max_ngram) - 1).bit_length()
 
 
-def _budget(sizes: tf.Tensor, segment_starts: tf.Tensor, rate: float, slots: int) -> tf.Tensor:
+def _budget(
+    sizes: tf.Tensor, segment_starts: tf.Tensor, rate: float | tf.Tensor, slots: int
+) -> tf.Tensor:
     """Return min(P, max(1, round(rate * pieces))), special pieces included, int32 [B, 1]."""
     ordinary = tf.reduce_sum(sizes, axis=1, keepdims=True)
     segments = tf.reduce_sum(tf.cast(segment_starts, tf.int32), axis=1, keepdims=True)

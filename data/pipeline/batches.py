@@ -29,13 +29,15 @@ def training_batches(
     num_workers: int = 1,
     worker: int = 0,
     batch_size_per_replica: int | None = None,
+    schedule_steps: int = 0,
 ) -> tf.data.Dataset:
     """Return an endless dataset of batches from step `start_step` on.
 
     With several workers, each one takes its own slice of every global batch, so that together they
     read the same records as a single worker. Shapes are static: the features are those of
     `ExampleMaker`, with `batch_size_per_replica` rows (by default, all rows of the worker).
-    `masking` has no effect on records of the reference layout, which are already masked.
+    `masking` has no effect on records of the reference layout, which are already masked. Its rate
+    changes over `schedule_steps`, which need not be given for a rate that does not change.
 
     Raises:
       ConfigError: the workers or the replicas cannot split a global batch evenly, or
@@ -52,9 +54,18 @@ def training_batches(
     dataset = dataset.batch(global_batch_size, drop_remainder=True)
     # Slice while the records are still strings: parsing and masking cost more than reading.
     worker_rows = slice(worker * per_worker, (worker + 1) * per_worker)
-    dataset = dataset.map(lambda *fields: tuple(field[worker_rows] for field in fields))
+    dataset = dataset.enumerate(start_step).map(
+        lambda step, fields: (
+            tf.fill([per_worker], masking.rate_at(step, schedule_steps)),
+            *(field[worker_rows] for field in fields),
+        )
+    )
     dataset = dataset.rebatch(batch_size_per_replica or per_worker, drop_remainder=True)
-    dataset = dataset.map(examples, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    dataset = dataset.map(
+        lambda rate, *fields: examples(*fields, rate=rate),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
     # Otherwise several workers would prepare for partial batches, whose shapes are not static.
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
     return dataset.apply(endless).prefetch(4)
@@ -100,7 +111,7 @@ def _examples(
     if records.manifest.layout == COMPACT:
         return ExampleMaker(records.manifest, objective, masking, seed)
     static = parts[0].static()
-    return lambda raw, index, epoch: static.parse(raw, use_pairs=objective.is_trained)
+    return lambda raw, index, epoch, rate=None: static.parse(raw, use_pairs=objective.is_trained)
 
 
 @tf.autograph.experimental.do_not_convert

@@ -31,7 +31,12 @@ class ExampleMaker:
 
     @tf.autograph.experimental.do_not_convert  # only graph operations; conversion takes seconds
     def __call__(
-        self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, partner: tf.Tensor | None = None
+        self,
+        raw: tf.Tensor,
+        index: tf.Tensor,
+        epoch: tf.Tensor,
+        partner: tf.Tensor | None = None,
+        rate: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
         """Return a batch of examples.
 
@@ -40,6 +45,7 @@ class ExampleMaker:
           index: int64 [B], the indices of the records.
           epoch: int64 [B], the epochs of the records.
           partner: string [B], the serialized partners, if the objective has them.
+          rate: float32 [B], the masking rate of each record; by default `masking.rate`.
 
         Returns:
           input_word_ids, input_mask, input_type_ids: int32 [B, S].
@@ -63,6 +69,7 @@ class ExampleMaker:
             layout.segment_starts,
             {stream: self._keys(stream, index, epoch) for stream in MaskedLm.STREAMS},
             self.vocabulary,
+            rate,
         )
         return masked | {
             "input_mask": tf.cast(layout.real, tf.int32),

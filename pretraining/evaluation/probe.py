@@ -185,6 +185,7 @@ def probe_batches(
         return batches.map(
             lambda n, batch: batch | {"document": n * batch_size + rows, "probe_half": neither}
         )
+    masking = dataclasses.replace(masking, first_rate=0.0)  # only training has a schedule
     examples, partners = ExampleMaker(manifest, objective, masking, _SEED), None
     if halves and objective.has_partners:
         partners = HalfPartners(manifest.schema, max_pieces(manifest.seq_length), _SEED, halves)

@@ -94,6 +94,7 @@ class StrategyRuntime:
                 context.num_input_pipelines,
                 context.input_pipeline_id,
                 context.get_per_replica_batch_size(config.loop.global_batch_size),
+                config.schedule_steps,
             )
 
         return iter(self.strategy.distribute_datasets_from_function(of_worker))

@@ -99,6 +99,7 @@ class PjrtRuntime:
             first,
             self._num_processes,
             self._process,
+            schedule_steps=config.schedule_steps,
         )
         local = self.replicas // self._num_processes
         self._specs = {

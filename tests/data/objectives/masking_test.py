@@ -4,6 +4,8 @@ Tolerances are five standard deviations of the statistic, so that a sound progra
 less than once in a million; the draws are fixed by the seed in any case.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -55,10 +57,13 @@ class Sequences:
             s: keyed_random.bits(keyed_random.stream_key(0, s, epoch), numbers) for s in STREAMS
         }
 
-    def mask(self, config: MaskingConfig, epoch: int = 0) -> dict[str, np.ndarray]:
+    def mask(
+        self, config: MaskingConfig, epoch: int = 0, rate: list[float] | None = None
+    ) -> dict[str, np.ndarray]:
         keys = {s: tf.constant(key[:, None]) for s, key in self.keys(epoch).items()}
         arrays = (self.ids, self.word_starts, self.maskable, self.segment_starts)
-        masked = MASK(*map(tf.constant, arrays), keys, config, VOCABULARY)
+        rates = None if rate is None else tf.constant(rate)
+        masked = MASK(*map(tf.constant, arrays), keys, config, VOCABULARY, rates)
         return {name: value.numpy() for name, value in masked.items()}
 
 
@@ -249,6 +254,24 @@ def test_budgets_by_hand():
     assert masked["masked_lm_weights"].sum(axis=1).tolist() == list(budgets.values())
 
 
+def test_each_row_may_have_its_own_rate():
+    """A row is masked as it is at a rate for all rows."""
+    rows, config = random_rows(6, 64, 3, seed=1), MaskingConfig(max_predictions=32)
+    rates = [0.1, 0.15, 0.2, 0.25, 0.3, 0.4]
+    masked = Sequences(rows, 64).mask(config, rate=rates)
+    for row, rate in enumerate(rates):
+        alone = Sequences(rows, 64).mask(dataclasses.replace(config, rate=rate))
+        for name, values in masked.items():
+            np.testing.assert_array_equal(values[row], alone[name][row])
+
+
+def test_the_rate_is_linear_between_the_first_and_the_last():
+    falling = MaskingConfig(rate=0.15, first_rate=0.3)
+    rates = [float(falling.rate_at(tf.constant(step), 100)) for step in (0, 50, 100, 120)]
+    assert rates == pytest.approx([0.3, 0.225, 0.15, 0.15])
+    assert MaskingConfig(rate=0.2).rate_at(tf.constant(5), 0) == np.float32(0.2)
+
+
 def test_slots():
     assert MaskingConfig().slots(512) == 77  # round(76.8)
     assert MaskingConfig().slots(2) == 1
@@ -257,6 +280,10 @@ def test_slots():
         MaskingConfig(max_predictions=20).slots(16)
     with pytest.raises(ConfigError, match="at most 8192 pieces. Received: 8193"):
         MaskingConfig().slots(8193)
+    falling = MaskingConfig(first_rate=0.3)
+    assert falling.slots(128) == 38  # round(38.4), of the larger rate
+    with pytest.raises(ConfigError, match="at `masking.first_rate`, 38 of 128, or 0.*: 20"):
+        dataclasses.replace(falling, max_predictions=20).slots(128)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +291,7 @@ def test_slots():
     [
         ({"rate": 0.0}, "`masking.rate` must be in .0, 1.. Received: 0.0"),
         ({"rate": 1.0}, "`masking.rate`"),
+        ({"first_rate": 1.0}, "`masking.first_rate` must be in .0, 1.. Received: 1.0"),
         ({"max_ngram": 0}, "`masking.max_ngram` must be positive. Received: 0"),
         (
             {"max_predictions": -1},

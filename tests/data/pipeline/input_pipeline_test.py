@@ -20,6 +20,7 @@ from data.pipeline.record_stream import record_stream, seek
 from data.show_records import original_ids
 
 MASKING = MaskingConfig()
+FALLING = MaskingConfig(rate=0.21, first_rate=0.58, whole_words=False)
 SOP, NONE = SentenceOrder(), NoPairs()
 SIZES = (5, 0, 8, 1, 9)  # records per shard: unequal, one of them empty; 23 in all
 
@@ -195,6 +196,23 @@ def test_a_seek_is_the_uninterrupted_stream(sharded, batch_size, starts):
     for start in starts:
         batches = training_batches(sharded, SOP, MASKING, batch_size, seed=3, start_step=start)
         assert_same(rows(batches, 12 - start), whole[start:])
+
+
+def test_the_masking_rate_changes_with_the_step(sharded):
+    """round(rate * pieces) are masked at each step, on each worker, and after a seek."""
+    whole = rows(training_batches(sharded, SOP, FALLING, 12, 0, schedule_steps=8), 10)
+    for step, batch in enumerate(whole):
+        rate = np.float32(0.21 + 0.37 * max(0, 8 - step) / 8)
+        pieces = batch["input_mask"].sum(axis=1).astype(np.float32)
+        wanted = np.round(rate * pieces)
+        np.testing.assert_array_equal(batch["masked_lm_weights"].sum(axis=1), wanted)
+    assert wanted.sum() < whole[0]["masked_lm_weights"].sum() / 2
+    first, second = (
+        rows(training_batches(sharded, SOP, FALLING, 12, 0, 3, 2, worker, 3, 8), 8)
+        for worker in (0, 1)
+    )
+    pairs = zip(first[::2], first[1::2], second[::2], second[1::2], strict=True)
+    assert_same([joined(list(parts)) for parts in pairs], whole[3:7])
 
 
 @pytest.mark.parametrize("seed", [0, 1])
