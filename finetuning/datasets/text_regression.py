@@ -18,7 +18,6 @@ from finetuning.datasets.tables.own_tables import (
     text_columns,
 )
 
-
 _LEAST_SPREAD = 2.0**-14  # of the mean: float32 then rounds to a thousandth of the deviation
 
 

@@ -34,6 +34,7 @@ SMALL = (
     "model.intermediate_size=32",
     "model.hidden_dropout=0.1",
     "model.attention_dropout=0.1",
+    "masking.first_rate=0.4",
     "precision=float32",
 )
 FIGURES = ("loss/mlm", "loss/pair", "accuracy/mlm", "accuracy/pair", "lr", "skipped")
