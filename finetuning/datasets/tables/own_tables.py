@@ -3,11 +3,11 @@
 import collections
 import dataclasses
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
+from albert_tf.text.normalization import normal_form
 from albert_tf.text.words import visible_part
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.tables import prodigy, table_files
@@ -151,7 +151,7 @@ def label_name(text: str) -> str:
 
     Names that look the same are then the same label.
     """
-    return unicodedata.normalize("NFC", visible_part(text)[1])
+    return normal_form("NFC", visible_part(text)[1])
 
 
 def named(rows: table_files.Rows, column: str, several: bool = False) -> table_files.Rows:
