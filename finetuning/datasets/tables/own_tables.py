@@ -18,7 +18,7 @@ from finetuning.datasets.tables.table_files import PART_ENDS, Table, open_table
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
 _VALUE, _DIGITS = re.compile(r"[^\s,;|\[\]{}()'\"]+"), re.compile("[01]([_/#-]?[01]){2,}")
-_CALL = re.compile(r"\s*[A-Za-z][\w.]*(?=[(\[{])")  # such as tensor([0, 1])
+_CALL = re.compile(r"(?<![\w.])[A-Za-z][\w.]*+(?=[(\[{])")  # such as tensor([0, 1])
 _UNKNOWN = {str([value]) for value in (-1, -1.0, "-1", "-1.0")}
 _BINARY = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
 # `file:line`, text and second text, and the label if the part has labels.
