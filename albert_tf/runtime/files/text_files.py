@@ -176,10 +176,11 @@ def _line_feeds(begin: bytes, stream: IO[bytes]) -> Iterator[bytes]:
     """Yield `begin` and the rest of the stream with LF in place of CR and CRLF."""
     part = begin
     while part:
-        while part.endswith(b"\r") and (following := stream.read(1)):  # may be the LF of a CRLF
-            part += following
+        following = stream.read(_BLOCK_BYTES)
+        if following and part.endswith(b"\r"):  # may belong to a CRLF
+            part, following = part[:-1], b"\r" + following
         yield part.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        part = stream.read(_BLOCK_BYTES)
+        part = following
 
 
 def _end_of_piece(block: bytes) -> int:

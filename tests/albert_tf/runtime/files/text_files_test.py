@@ -343,6 +343,13 @@ def test_a_long_file_of_which_the_lines_end_in_cr_first(tmp_path, capsys):
     assert not capsys.readouterr().err
 
 
+def test_a_long_file_of_empty_lines_that_end_in_cr(tmp_path):
+    path, lines = tmp_path / "a.txt", 17 * 2**20  # more than 16 MiB; byte by byte, it takes hours
+    path.write_bytes(b"\r" * lines + b"\nLast")
+    (file,) = files_of(str(path))
+    assert "\n".join(file.blocks()) == "\n" * lines + "Last"
+
+
 def test_every_cr_ends_a_line_of_text(tmp_path):
     """Also beside other line ends; but several CR before one LF are one line end."""
     path = tmp_path / "a.txt"
