@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from albert_tf.runtime.errors import InputError, listed, note_once
+from albert_tf.runtime.errors import InputError, listed, note_once, printable
 from albert_tf.runtime.files.binary_files import PEEKED_BYTES, content_problem, is_binary
 from albert_tf.runtime.files.compression import (
     decompressed,
@@ -227,7 +227,7 @@ def files_of(path: str, flag: str = "", errors: str | None = None) -> Iterator[T
         for member in members:
             if _is_left_out(member):
                 continue
-            name = f"{path}/{member.filename}"
+            name = f"{path}/{printable(member.filename)}"
             if member.flag_bits & 1:
                 raise InputError(
                     f"{_said(name, flag)} must not be encrypted. Unpack the archive with its "
