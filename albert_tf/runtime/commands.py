@@ -31,7 +31,7 @@ from absl import flags
 
 from albert_tf.runtime import process_end, programs, settings
 from albert_tf.runtime.bounds import Bounded
-from albert_tf.runtime.errors import InputError, MachineError
+from albert_tf.runtime.errors import InputError, MachineError, printable
 from albert_tf.runtime.files import paths
 
 # Set before TensorFlow is imported. Its start-up log would bury the output of a command. Keras 3,
@@ -302,14 +302,10 @@ def _with_expanded_paths(options: Any) -> Any:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the error's message on one line, without the graph locations of TensorFlow."""
+    """Return the error's message on one line, `printable`, without TensorFlow's graph locations."""
     traceback_marks = ("Graph execution error:", "Detected at node", "  File ")
-    return " ".join(
-        word
-        for line in str(error).splitlines()
-        if not line.startswith(traceback_marks)
-        for word in line.split()
-    )
+    lines = [line for line in str(error).splitlines() if not line.startswith(traceback_marks)]
+    return printable(" ".join(" ".join(lines).split()))
 
 
 def _define(

@@ -65,10 +65,18 @@ def listed(names: Sequence[str], most: int = _MOST_ITEMS) -> str:
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
+def printable(text: str) -> str:
+    r"""Return a text with escapes, such as \x1b, in place of characters that are not printable.
+
+    A terminal obeys some of these; others hide or reorder parts of a name.
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 @functools.cache
 def note_once(text: str) -> None:
-    """Print a note, if this process has not printed it before."""
-    print(f"note: {text}", file=sys.stderr)
+    """Print a note, made `printable`, if this process has not printed it before."""
+    print(f"note: {printable(text)}", file=sys.stderr)
 
 
 def shortened(value: Any) -> str:

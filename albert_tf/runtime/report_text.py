@@ -1,9 +1,18 @@
 """Text of reports: tables in Markdown, and shares with their standard errors."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 MAX_CELL = 160  # characters of a shortened cell
 MIN_EXAMPLES = 30  # examples that a standard error needs
+_MARKUP = re.compile(
+    r"[|`]"  # the end of a cell, and code
+    r"|\\(?=[!-/:-@\[-`{-~])"  # an escape
+    r"|&(?=#?\w+;)"  # an entity
+    r"|<(?=[A-Za-z/!?])"  # HTML, and a link
+    r"|\](?=\()"  # a link, and an image
+    r"|[*~](?=\S)|(?<=\S)[*~]|(?<![^\W_])_|_(?![^\W_])"  # emphasis
+)
 
 
 def markdown_table(
@@ -19,14 +28,14 @@ def markdown_table(
 
 
 def shortened(text: str) -> str:
-    """Return a text as a cell of a table: one line, not too long, without bars."""
+    """Return a text as a `cell` of a table: one line, not too long."""
     text = " ".join(text.split())
     return cell(text if len(text) <= MAX_CELL else text[: MAX_CELL - 1] + "…")
 
 
 def cell(text: str) -> str:
-    """Escape bars, which would start another cell."""
-    return text.replace("|", "\\|")
+    """Escape Markdown and HTML in a text of one line, so that a cell shows it as it is."""
+    return _MARKUP.sub(r"\\\g<0>", text)
 
 
 def counted(count: int, name: str) -> str:

@@ -10,7 +10,13 @@ import tensorflow as tf
 import tensorflow_text
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.normalization import SURROGATES, Normalization, combining_ranges, re2_class
+from albert_tf.text.normalization import (
+    COMPOSED_MARKS,
+    SURROGATES,
+    Normalization,
+    combining_ranges,
+    re2_class,
+)
 from albert_tf.text.tokenizer import SpecialIds, Tokenizer
 from albert_tf.text.truncation import truncated_lengths_in_graph
 from albert_tf.text.unknown_characters import LONG, shorten
@@ -170,6 +176,9 @@ def split_words_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.RaggedTen
     if rules.lowercase:
         texts = lower_in_graph(texts)
     if rules.strip_accents:
+        # NFD takes quadratic time for a run of marks. U+034F, a mark without a combining class,
+        # divides long runs, and is dropped with the other marks.
+        texts = replace(texts, r"\p{M}{30}", "\\0\u034f")
         texts = tensorflow_text.normalize_utf8(texts, "NFD")
         texts = replace(texts, f"[{classes['marks']}]+", "")
     texts = replace(texts, f"[{classes['alone']}]", r" \0 ")
@@ -184,8 +193,11 @@ def normalize_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.Tensor:
     if rules.unify_quotes:
         texts = tf.strings.regex_replace(texts, "``|''", '"')
     if rules.strip_accents:
+        # NFKD takes quadratic time for a run of these, so they are dropped before it too.
+        combining = f"[{re2_class(combining_ranges())}{COMPOSED_MARKS}]+"
+        texts = tf.strings.regex_replace(texts, combining, "")
         texts = tensorflow_text.normalize_utf8(texts, "NFKD")
-        texts = tf.strings.regex_replace(texts, f"[{re2_class(combining_ranges())}]+", "")
+        texts = tf.strings.regex_replace(texts, combining, "")
     return lower_in_graph(texts) if rules.lowercase else texts
 
 

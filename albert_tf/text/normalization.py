@@ -2,16 +2,21 @@
 
 import dataclasses
 import functools
+import itertools
 import re
 import sys
 import unicodedata
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 Ranges = tuple[tuple[int, int], ...]  # inclusive code points
 
 SURROGATES = re.compile("[\ud800-\udfff]")
+# Characters without a combining class that NFKD turns into characters with one.
+COMPOSED_MARKS = "\u0f73\u0f75\u0f81\uff9e\uff9f"
+_LONG_RUN = 31  # characters; Unicode's Stream-Safe Text Format has at most 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +53,7 @@ def normalize(texts: Sequence[str], rules: Normalization) -> list[str]:
     if not joined.isascii():
         joined = SURROGATES.sub("\ufffd", joined)
         if rules.strip_accents:
-            joined = _combining().sub("", unicodedata.normalize("NFKD", joined))
+            joined = _combining().sub("", normal_form("NFKD", joined))
     if rules.lowercase:
         joined = joined.lower()
     return joined.split("\n") if texts else []
@@ -58,6 +63,36 @@ def _is_collapsed(text: str) -> bool:
     """Return True only if all white space is single inner spaces: a fast test of the usual case."""
     # " " is the only printable white space for str.isprintable.
     return text.isprintable() and "  " not in text and text.strip() == text
+
+
+def normal_form(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
+    """Return `unicodedata.normalize(form, text)`, in linear time.
+
+    Every form sorts adjacent combining characters by their classes. Python sorts by insertion, so
+    the time for a run of them is quadratic unless they are already in order. Here long runs are
+    sorted first.
+    """
+    if not text.isascii():
+        text = _long_runs().sub(lambda run: _in_canonical_order(form, run[0]), text)
+    return unicodedata.normalize(form, text)
+
+
+def _in_canonical_order(form: str, text: str) -> str:
+    form_of_one: Literal["NFD", "NFKD"] = "NFKD" if "K" in form else "NFD"
+    characters = "".join([unicodedata.normalize(form_of_one, character) for character in text])
+    runs = itertools.groupby(characters, lambda character: unicodedata.combining(character) > 0)
+    return "".join(itertools.chain(*(sorted(run, key=unicodedata.combining) for _, run in runs)))
+
+
+@functools.cache
+def _long_runs() -> re.Pattern[str]:
+    """Return the pattern of long runs of combining characters and of any astral characters.
+
+    For a character outside all ranges, `re` tests each range beyond the basic plane, so there is
+    only one.
+    """
+    basic = python_class(tuple(run for run in combining_ranges() if run[0] <= 0xFFFF))
+    return re.compile(f"[{basic}{COMPOSED_MARKS}\U00010000-\U0010ffff]{{{_LONG_RUN},}}")
 
 
 def python_class(ranges: Ranges) -> str:

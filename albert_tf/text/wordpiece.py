@@ -18,7 +18,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.normalization import Normalization, Ranges, python_class
+from albert_tf.text.normalization import Normalization, Ranges, normal_form, python_class
 from albert_tf.text.sentencepiece_model import SpecialIds
 
 VOCABULARY_FILE = "vocab.txt"
@@ -167,7 +167,7 @@ def split_words(texts: Sequence[str], rules: Normalization) -> list[list[str]]:
     if rules.lowercase:
         joined = joined.lower()
     if rules.strip_accents and not joined.isascii():
-        joined = unicodedata.normalize("NFD", joined)
+        joined = normal_form("NFD", joined)
         joined = _pattern("marks", joined).sub("", joined)
     return list(map(_pattern("words", joined).findall, joined.split("\n"))) if texts else []
 

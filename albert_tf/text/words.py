@@ -12,6 +12,8 @@ import unicodedata
 
 import numpy as np
 
+from albert_tf.text.normalization import normal_form
+
 _BY_PIECES = (
     (0x0E00, 0x0EFF),  # Thai, Lao
     (0x0F00, 0x109F),  # Tibetan, Myanmar
@@ -69,7 +71,7 @@ def folded(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFKC", text.translate(_SAME)).lower().replace("i\u0307", "i")
+    return normal_form("NFKC", text.translate(_SAME)).lower().replace("i\u0307", "i")
 
 
 def words_of(text: str) -> list[str]:

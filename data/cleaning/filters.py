@@ -1,11 +1,11 @@
 """Filters of single documents: repeated lines, held-out texts, words, letters, language."""
 
 import re
-import unicodedata
 from typing import Any
 
 from albert_tf.runtime import extras, settings
 from albert_tf.runtime.errors import InputError
+from albert_tf.text.normalization import normal_form
 from albert_tf.text.words import combining_marks
 from data.cleaning.held_out import HeldOut
 from data.cleaning.ngrams import num_words
@@ -93,7 +93,7 @@ def _share_of_letters(text: str) -> float:
     """Return the share of letters among all characters but white space and combining marks."""
     if not text.isascii():
         marks = re.compile(f"[{combining_marks()}]+")  # compiled once, as `re` keeps it
-        text = marks.sub("", unicodedata.normalize("NFC", text))
+        text = marks.sub("", normal_form("NFC", text))
     return len(_NO_LETTERS.sub("", text)) / max(1, len(_BLANKS.sub("", text)))
 
 

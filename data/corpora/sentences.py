@@ -18,7 +18,8 @@ _SPACELESS_BREAK = re.compile(rf"(?<=[{_CJK}])\n(?=[{_CJK}{_MARKS}])|(?<=[{_MARK
 _WIDE = re.compile(rf"[\u3000{_CJK}]")
 _BREAK = re.compile(r"\n[^\S\n]*+(?:(?:[-=_*~#+·•—–][^\S\n]*+){3,}+)?+(?=\n)")
 _INDENTED = re.compile(r"\n(?=\u3000)")
-_AROUND_BREAK = re.compile(r"[^\S\n]*+\n[^\S\n]*+")
+# The look-behind tries each run of blanks once, and not again from each of its characters.
+_AROUND_BREAK = re.compile(r"(?:(?<![^\S\n])[^\S\n]++)?\n[^\S\n]*+")
 _WIDE_END = "。！？｡．"
 END = ".!?\u037e…؟۔।॥።։។။" + _WIDE_END
 CLOSE = r"\"'”’“»«›‹\)\]\}"

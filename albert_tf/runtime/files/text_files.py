@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from albert_tf.runtime.errors import InputError, listed, note_once
+from albert_tf.runtime.errors import InputError, listed, note_once, printable
 from albert_tf.runtime.files.binary_files import PEEKED_BYTES, content_problem, is_binary
 from albert_tf.runtime.files.compression import (
     decompressed,
@@ -176,10 +176,11 @@ def _line_feeds(begin: bytes, stream: IO[bytes]) -> Iterator[bytes]:
     """Yield `begin` and the rest of the stream with LF in place of CR and CRLF."""
     part = begin
     while part:
-        while part.endswith(b"\r") and (following := stream.read(1)):  # may be the LF of a CRLF
-            part += following
+        following = stream.read(_BLOCK_BYTES)
+        if following and part.endswith(b"\r"):  # may belong to a CRLF
+            part, following = part[:-1], b"\r" + following
         yield part.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        part = stream.read(_BLOCK_BYTES)
+        part = following
 
 
 def _end_of_piece(block: bytes) -> int:
@@ -226,7 +227,7 @@ def files_of(path: str, flag: str = "", errors: str | None = None) -> Iterator[T
         for member in members:
             if _is_left_out(member):
                 continue
-            name = f"{path}/{member.filename}"
+            name = f"{path}/{printable(member.filename)}"
             if member.flag_bits & 1:
                 raise InputError(
                     f"{_said(name, flag)} must not be encrypted. Unpack the archive with its "

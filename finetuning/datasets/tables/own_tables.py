@@ -3,11 +3,11 @@
 import collections
 import dataclasses
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
+from albert_tf.text.normalization import normal_form
 from albert_tf.text.words import visible_part
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.tables import prodigy, table_files
@@ -18,7 +18,7 @@ from finetuning.datasets.tables.table_files import PART_ENDS, Table, open_table
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
 _VALUE, _DIGITS = re.compile(r"[^\s,;|\[\]{}()'\"]+"), re.compile("[01]([_/#-]?[01]){2,}")
-_CALL = re.compile(r"\s*[A-Za-z][\w.]*(?=[(\[{])")  # such as tensor([0, 1])
+_CALL = re.compile(r"(?<![\w.])[A-Za-z][\w.]*+(?=[(\[{])")  # such as tensor([0, 1])
 _UNKNOWN = {str([value]) for value in (-1, -1.0, "-1", "-1.0")}
 _BINARY = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
 # `file:line`, text and second text, and the label if the part has labels.
@@ -151,7 +151,7 @@ def label_name(text: str) -> str:
 
     Names that look the same are then the same label.
     """
-    return unicodedata.normalize("NFC", visible_part(text)[1])
+    return normal_form("NFC", visible_part(text)[1])
 
 
 def named(rows: table_files.Rows, column: str, several: bool = False) -> table_files.Rows:

@@ -14,6 +14,7 @@ import numpy as np
 
 from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.tasks.tokens.examples import TokenExample
+from albert_tf.text.normalization import normal_form
 from albert_tf.text.words import in_ranges, word_bounds
 from finetuning.datasets.dataset import Reading
 from finetuning.datasets.tables import prodigy
@@ -238,7 +239,7 @@ def _span(
 
 def _plain(text: str) -> str:
     """Return a text without what tokenizers may change: case, accents and white space."""
-    characters = unicodedata.normalize("NFKD", text.casefold())
+    characters = normal_form("NFKD", text.casefold())
     return "".join(c for c in characters if not c.isspace() and not unicodedata.combining(c))
 
 

@@ -78,6 +78,11 @@ def test_mistakes(argv, words):
         assert word in commands.one_line(error.value)
 
 
+def test_an_error_is_one_line_with_escapes_in_place_of_what_a_terminal_obeys():
+    error = InputError("文.txt\n\x1b[2J must\u2028be  text\u200b.\n  File x")
+    assert commands.one_line(error) == "文.txt \\x1b[2J must be text\\u200b."
+
+
 @pytest.mark.parametrize("flag", ["--help", "-h", "--helpfull"])
 def test_help_shows_every_flag(flag, capsys):
     with pytest.raises(SystemExit) as stop:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert_tf.runtime.errors import MachineError, listed, shortened, writing
+from albert_tf.runtime.errors import MachineError, listed, note_once, shortened, writing
 
 
 def test_long_lists_are_shortened():
@@ -13,6 +13,12 @@ def test_long_lists_are_shortened():
     assert shortened(names[:11]) == (
         "('n0', 'n1', 'n2', 'n3', 'n4', 'n5', 'n6', 'n7', 'n8', 'n9' and 1 more)"
     )
+
+
+def test_a_note_has_escapes_in_place_of_what_a_terminal_obeys(capsys):
+    note_once("文 é.txt \x1b]0;x\x07\u202etxt.exe")
+    note_once("文 é.txt \x1b]0;x\x07\u202etxt.exe")
+    assert capsys.readouterr().err == "note: 文 é.txt \\x1b]0;x\\x07\\u202etxt.exe\n"
 
 
 def test_an_array_that_does_not_fit_on_the_disk():

@@ -91,6 +91,12 @@ def test_wrapped_lines_join_by_a_space_but_not_between_cjk_characters():
     assert join_lines("\n".join(["학교에", "갔다"])) == "학교에 갔다"
 
 
+@pytest.mark.parametrize("blank", [" ", "\u3000\t"])
+def test_a_million_blanks_inside_a_line(blank):  # in quadratic time: hours
+    blanks = blank * 1_000_000
+    assert join_lines(f"中{blanks}文{blanks}\n{blanks}a") == f"中{blanks}文 a"
+
+
 def test_no_sentence_crosses_a_block():
     lines = ["A heading", "", "The first", "line.", "* * *", "Last words", "　　一段", "话。"]
     assert sentences_of("\n".join(lines)) == (

@@ -109,6 +109,14 @@ def test_the_files_of_a_zip_come_by_name_without_hidden_ones(tmp_path, capsys):
         list(lines_of(str(path)))
 
 
+def test_a_name_in_a_zip_has_escapes_in_place_of_what_a_terminal_obeys(tmp_path, capsys):
+    name, shown = "\x1b[2Ja.txt", f"{tmp_path}/a.zip/\\x1b[2Ja.txt"
+    (tmp_path / "a.zip").write_bytes(zipped(**{name: "x" * (MAX_LINE_BYTES + 9)}))
+    for file in files_of(str(tmp_path / "a.zip")):
+        assert file.name == shown and sum(map(len, file.blocks())) == MAX_LINE_BYTES + 9
+    assert capsys.readouterr().err.startswith(f"note: {shown}:1 has more than")
+
+
 def test_names_of_a_zip_may_begin_with_the_folder_itself(tmp_path):
     (tmp_path / "a.zip").write_bytes(zipped(**{"./a.txt": "A", "../b.txt": "B", "./.c.txt": "C"}))
     assert [file.text() for file in files_of(str(tmp_path / "a.zip"))] == ["B", "A"]
@@ -341,6 +349,13 @@ def test_a_long_file_of_which_the_lines_end_in_cr_first(tmp_path, capsys):
     assert lengths == list(enumerate(expected, start=1))
     assert sum(block.count("\n") + 1 for block in file.blocks()) == 21
     assert not capsys.readouterr().err
+
+
+def test_a_long_file_of_empty_lines_that_end_in_cr(tmp_path):
+    path, lines = tmp_path / "a.txt", 17 * 2**20  # more than 16 MiB; byte by byte, it takes hours
+    path.write_bytes(b"\r" * lines + b"\nLast")
+    (file,) = files_of(str(path))
+    assert "\n".join(file.blocks()) == "\n" * lines + "Last"
 
 
 def test_every_cr_ends_a_line_of_text(tmp_path):
