@@ -43,8 +43,7 @@ TIMEOUT_S = 60.0  # of a connection that sends nothing
 STOP_S = 30.0  # at most, for the answers to requests that have arrived
 MAX_DISCARDED, DISCARD_S = 4 * MAX_BYTES, 1.0  # of what arrives after the last answer
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify)|/(metadata))?")
-# The codes of TensorFlow Serving that are not 400.
-_HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 429}
+_HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 429}  # else 400
 
 
 class BadRequestError(Exception):
@@ -118,9 +117,8 @@ class ServedModel:
         return {"results": [list(zip(*row, strict=True)) for row in rows]}
 
     def _signature(self, request: dict[str, Any], default: str) -> tuple[Any, dict[str, Any]]:
-        name = request.get("signature_name", default)
-        if name not in list(self._loaded.signatures):  # a name may be any JSON value
-            names = sorted(self._loaded.signatures)
+        name, names = request.get("signature_name", default), sorted(self._loaded.signatures)
+        if name not in names:  # it may be any JSON value
             raise BadRequestError(f"the signatures are {names}. Received: {reprlib.repr(name)}")
         signature = self._loaded.signatures[name]
         return signature, signature.structured_input_signature[1]
@@ -335,6 +333,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         missing = [] if self.command == "POST" else ["0"]
         length = ",".join(self.headers.get_all("Content-Length", missing))
         closes, self.close_connection = self.close_connection, True  # if the body is not read
+        if self.headers.defects:  # the parser drops the headers after a malformed line
+            raise BadRequestError("the headers are malformed")
         if "Transfer-Encoding" in self.headers or not re.fullmatch("[0-9]+", length):
             raise BadRequestError("the body must have one Content-Length, a number of bytes", 411)
         if len(length) > 18 or int(length) > MAX_BYTES:

@@ -372,6 +372,15 @@ def raw(server: Server, request: str) -> tuple[int, list[str], bytes]:
     return int(status.split()[1]), kept, body
 
 
+@pytest.mark.parametrize("end", ["Content-Length: 37", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("line", ["Content-Length : 37", "X Y: 1", "X"])
+def test_a_malformed_header_does_not_hide_a_body(server: Server, line: str, end: str):
+    head = f"GET /v1/models/fill_mask HTTP/1.1\r\n{line}\r\n{end}\r\n\r\n"
+    code, headers, body = raw(server, head + "GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert (code, json.loads(body)) == (400, {"error": "the headers are malformed"})
+    assert "Connection: close" in headers
+
+
 @pytest.mark.slow
 def test_a_connection_serves_several_requests_until_it_is_told_to_close(server: Server):
     connection = http.client.HTTPConnection("localhost", server.server_port, timeout=60)
