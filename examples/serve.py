@@ -31,20 +31,20 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf  # noqa: E402
 import tensorflow_text  # noqa: E402, F401  registers the tokenizer's operations
-from google.protobuf import json_format  # noqa: E402
+from google.protobuf.json_format import MessageToDict  # noqa: E402
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 
 MAX_BYTES = 8 * 2**20  # of a request
 MAX_IDS = 2**16  # of an input: 128 texts of 512 pieces
 MAX_VALUES = 8 * 2**20  # of an answer, about 20 bytes each
 MAX_WAITING = 64  # requests for the models; more are refused
+MAX_CONNECTIONS = 128  # more are closed; each may hold MAX_BYTES
 MAX_RANK = 254  # of a tensor, if the signature leaves it open; TensorFlow aborts above
-TIMEOUT_S = 60.0  # of a connection that sends nothing
+TIMEOUT_S = 60.0  # for a request to arrive, and for an answer to leave
 STOP_S = 30.0  # at most, for the answers to requests that have arrived
 MAX_DISCARDED, DISCARD_S = 4 * MAX_BYTES, 1.0  # of what arrives after the last answer
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify)|/(metadata))?")
-# The codes of TensorFlow Serving that are not 400.
-_HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 429}
+_HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 429}  # else 400
 
 
 class BadRequestError(Exception):
@@ -67,37 +67,29 @@ class ServedModel:
         self._loaded = tf.saved_model.load(path)
         with open(os.path.join(path, "saved_model.pb"), "rb") as file:
             saved = saved_model_pb2.SavedModel.FromString(file.read())
-        self._signature_def = {
-            name: json_format.MessageToDict(
-                signature,
-                preserving_proto_field_name=True,
-                always_print_fields_with_no_presence=True,
-            )
-            for name, signature in saved.meta_graphs[0].signature_def.items()
-        }
+        options = dict(preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+        signatures = saved.meta_graphs[0].signature_def.items()
+        self._signatures = {name: MessageToDict(each, **options) for name, each in signatures}
 
     def metadata(self, name: str) -> dict[str, Any]:
         """Return the signatures, with the name under which the model is served."""
         spec = {"name": name, "signature_name": "", "version": str(self.version)}
-        signatures = {"signature_def": self._signature_def}
+        signatures = {"signature_def": self._signatures}
         return {"model_spec": spec, "metadata": {"signature_def": signatures}}
 
     def predict(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer a request of the Predict API, in rows (`instances`) or columns (`inputs`)."""
         signature, specs = self._signature(request, "serving_default")
-        if ("instances" in request) == ("inputs" in request):
+        if (by_row := "instances" in request) == ("inputs" in request):
             raise BadRequestError("the request must have either `instances` or `inputs`")
-        if "inputs" in request:
-            columns = request["inputs"]
-            if not isinstance(columns, dict) or set(columns) == {"b64"}:
-                columns = {_only(specs): columns}
-        else:
-            columns = _columns(request["instances"], specs)
+        columns = _columns(request["instances"], specs) if by_row else request["inputs"]
+        if not isinstance(columns, dict) or set(columns) == {"b64"}:
+            columns = {_only(specs): columns}
         if set(columns) != set(specs):
             raise BadRequestError(f"the inputs are {sorted(specs)}. Received: {sorted(columns)}")
         tensors = {name: _tensor(specs[name], columns[name]) for name in specs}
         values = _values(signature(**tensors))
-        if "inputs" in request:
+        if not by_row:
             return {"outputs": values if len(values) > 1 else values.popitem()[1]}
         if len(values) == 1:
             return {"predictions": values.popitem()[1]}
@@ -118,9 +110,8 @@ class ServedModel:
         return {"results": [list(zip(*row, strict=True)) for row in rows]}
 
     def _signature(self, request: dict[str, Any], default: str) -> tuple[Any, dict[str, Any]]:
-        name = request.get("signature_name", default)
-        if name not in list(self._loaded.signatures):  # a name may be any JSON value
-            names = sorted(self._loaded.signatures)
+        name, names = request.get("signature_name", default), sorted(self._loaded.signatures)
+        if name not in names:  # it may be any JSON value
             raise BadRequestError(f"the signatures are {names}. Received: {reprlib.repr(name)}")
         signature = self._loaded.signatures[name]
         return signature, signature.structured_input_signature[1]
@@ -226,12 +217,21 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(address, _Handler)
         self.models = models
         self.free = threading.BoundedSemaphore(MAX_WAITING)
-        self.connections: set[socket.socket] = set()
+        self.connections: dict[socket.socket, float] = {}  # and since when each may send a request
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for a connection."""
-        self.connections.add(request)
+        """Start a thread for a connection, unless there are too many."""
+        if len(self.connections) >= MAX_CONNECTIONS:
+            return super().close_request(request)
+        self.connections[request] = time.monotonic()
         super().process_request(request, client_address)
+
+    def service_actions(self, timeout_s: float = TIMEOUT_S) -> None:
+        """End the connections whose requests have not arrived in time; the base class calls it."""
+        for connection, since in list(self.connections.items()):
+            if time.monotonic() - since > timeout_s:
+                with contextlib.suppress(OSError):  # the client is gone
+                    connection.shutdown(socket.SHUT_RD)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print the traceback, unless the client has gone."""
@@ -246,16 +246,14 @@ class Server(http.server.ThreadingHTTPServer):
                 request.settimeout(max(0, end - time.monotonic()))
                 left -= len(request.recv(65536)) or left  # nothing: the client has closed
         super().close_request(request)
-        self.connections.discard(request)
+        self.connections.pop(request, None)
 
     def stop(self) -> None:
         """Stop listening, and wait for the answers to requests that have arrived."""
         self.server_close()
-        for connection in list(self.connections):
-            with contextlib.suppress(OSError):  # the client is gone
-                connection.shutdown(socket.SHUT_RD)  # its thread ends after the answer
         end = time.monotonic() + STOP_S
         while self.connections and time.monotonic() < end:
+            self.service_actions(0.0)  # their threads end after the answers
             time.sleep(0.01)
 
 
@@ -279,8 +277,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             code, data = 200, run()
         except BadRequestError as error:
             code, data = error.code, _json({"error": str(error)})
-        except tf.errors.OpError as error:
-            # Without the places in the graph.
+        except tf.errors.OpError as error:  # whose reason stands between places in the graph
             reason = error.message.rpartition("unavailable>\n")[2].partition("\n\t [[")[0]
             code, data = _HTTP_CODES.get(type(error), 400), _json({"error": reason})
         except (ConnectionError, TimeoutError):
@@ -289,11 +286,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             traceback.print_exc()
             code, data = 500, _json({"error": f"{type(error).__name__}: {error}"})
         self._send(code, data)
+        self.server.connections[self.connection] = time.monotonic()
 
     def _model(self, wants_method: bool) -> tuple[ServedModel, re.Match[str]]:
         path = urllib.parse.unquote(self.path.encode("latin-1").decode("utf-8", "replace"))
-        match = _PATH.fullmatch(path)
-        if not match:
+        if not (match := _PATH.fullmatch(path)):
             raise BadRequestError(f"unknown path {path!r}", 404)
         if bool(match[3]) != wants_method:
             raise BadRequestError(f"Malformed request: {self.command} {path}")
@@ -317,30 +314,33 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not self.server.free.acquire(blocking=False):
             raise BadRequestError(f"more than {MAX_WAITING} requests are waiting", 503)
         try:
-            return _json(self._run_model(body))
+            model, match = self._model(wants_method=True)
+            try:
+                request = json.loads(body)
+            except (ValueError, RecursionError) as error:
+                raise BadRequestError(f"the request is not JSON: {error}") from None
+            if not isinstance(request, dict):
+                raise BadRequestError("the request must be a JSON object")
+            return _json(getattr(model, match[3])(request))
         finally:
             self.server.free.release()
-
-    def _run_model(self, body: bytes) -> dict[str, Any]:
-        model, match = self._model(wants_method=True)
-        try:
-            request = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise BadRequestError(f"the request is not JSON: {error}") from None
-        if not isinstance(request, dict):
-            raise BadRequestError("the request must be a JSON object")
-        return getattr(model, match[3])(request)
 
     def _body(self) -> bytes:
         missing = [] if self.command == "POST" else ["0"]
         length = ",".join(self.headers.get_all("Content-Length", missing))
         closes, self.close_connection = self.close_connection, True  # if the body is not read
+        if self.headers.defects:  # the parser drops the headers after a malformed line
+            raise BadRequestError("the headers are malformed")
         if "Transfer-Encoding" in self.headers or not re.fullmatch("[0-9]+", length):
             raise BadRequestError("the body must have one Content-Length, a number of bytes", 411)
         if len(length) > 18 or int(length) > MAX_BYTES:
             raise BadRequestError(f"a request must have at most {MAX_BYTES} bytes", 413)
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            raise BadRequestError(f"the request did not arrive within {TIMEOUT_S:g} s", 408)
+        self.server.connections[self.connection] = float("inf")  # until it is answered
         self.close_connection = closes
-        return self.rfile.read(int(length))
+        return body
 
     def _send(self, code: int, data: bytes) -> None:
         self.send_response(code)

@@ -41,11 +41,12 @@ max_enqueued_batches {{ value: 100 }}
   path: "/monitoring/prometheus/metrics"
 }}
 """,
-    "compose.yaml": """# docker compose up, in this folder. REST on 8501, gRPC on 8500.
+    "compose.yaml": """# docker compose up, in this folder. REST on 8501, gRPC on 8500; for others
+# on the network, remove 127.0.0.1.
 services:
   "{name}":
     image: {image}
-    ports: ["8500:8500", "8501:8501"]
+    ports: ["127.0.0.1:8500:8500", "127.0.0.1:8501:8501"]
     volumes:
       - "..:/models/{name}:ro"
       - ".:/config:ro"

@@ -127,7 +127,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         lengths = self.headers.get_all("Content-Length", ["0"])
-        if lengths != ["0"] or "Transfer-Encoding" in self.headers:
+        if lengths != ["0"] or "Transfer-Encoding" in self.headers or self.headers.defects:
             self.close_connection = True  # the body is not read, and would be the next request
         try:
             url = urllib.parse.urlsplit(self.path.encode("latin-1").decode("utf-8", "replace"))

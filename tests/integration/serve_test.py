@@ -23,6 +23,7 @@ from examples.serve import BadRequestError, ServedModel, Server
 
 TEXTS = ("the value of [MASK] object", "[MASK] is a [MASK].", "no mask", "naïve [MASK] 漢字")
 IDS = {"input_word_ids": [[2, 7, 3]], "input_mask": [[1, 1, 1]], "input_type_ids": [[0, 0, 0]]}
+HEAD = b"POST /v1/models/echo:predict HTTP/1.1\r\nContent-Length: 8\r\n\r\n"
 Ask = Callable[..., tuple[int, dict]]
 
 
@@ -216,6 +217,32 @@ def test_a_request_that_is_too_large_is_not_read(ask: Ask, length: str):
     assert answer == (413, {"error": "a request must have at most 8388608 bytes"})
 
 
+def test_connections_above_the_limit_are_closed(one_at_a_time: Server, monkeypatch):
+    monkeypatch.setattr(serve, "MAX_CONNECTIONS", 1)
+    first = post(one_at_a_time)
+    assert one_at_a_time.models["echo"].was_asked.wait(60)
+    with socket.create_connection(("localhost", one_at_a_time.server_port), 30) as second:
+        assert second.recv(1) == b""  # well before its time is up
+    one_at_a_time.models["echo"].may_answer.set()
+    assert answer(first) == (200, {"a": 1})
+
+
+@pytest.mark.parametrize("start", [b"", b"P", HEAD, HEAD + b"12"])
+def test_a_request_must_arrive_in_time(one_at_a_time: Server, start: bytes):
+    server, model = one_at_a_time, one_at_a_time.models["echo"]
+    with socket.create_connection(("localhost", server.server_port), 30) as client:
+        client.sendall(start)
+        asked = post(server)  # connections are accepted in order
+        assert model.was_asked.wait(60)
+        server.service_actions(60.0)
+        assert len(server.connections) == 2
+        server.service_actions(0.0)
+        data = b"".join(iter(lambda: client.recv(65536), b""))  # well before its time is up
+        assert (b"did not arrive within 60 s" in data) == (start > b"P")
+        model.may_answer.set()
+        assert answer(asked) == (200, {"a": 1})  # it has arrived
+
+
 @pytest.mark.slow
 def test_a_refusal_reaches_a_client_that_is_still_sending(ask: Ask):
     assert ask("fill_mask:predict", b" " * (9 * 2**20))[0] == 413
@@ -271,9 +298,8 @@ def answer(connection: http.client.HTTPConnection) -> tuple[int, dict]:
 
 def test_only_requests_for_the_models_are_counted(one_at_a_time: Server):
     server, model = one_at_a_time, one_at_a_time.models["echo"]
-    head = b"POST /v1/models/echo:predict HTTP/1.1\r\nContent-Length: 8\r\n\r\n"
     with socket.create_connection(("localhost", server.server_port), 60) as idle:
-        idle.sendall(head)
+        idle.sendall(HEAD)
         first = post(server)
         assert model.was_asked.wait(60)
         code, refusal = answer(post(server))
@@ -370,6 +396,15 @@ def raw(server: Server, request: str) -> tuple[int, list[str], bytes]:
     status, *headers = head.decode().split("\r\n")
     kept = [header for header in headers if not header.startswith("Date:")]
     return int(status.split()[1]), kept, body
+
+
+@pytest.mark.parametrize("end", ["Content-Length: 37", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("line", ["Content-Length : 37", "X Y: 1", "X"])
+def test_a_malformed_header_does_not_hide_a_body(server: Server, line: str, end: str):
+    head = f"GET /v1/models/fill_mask HTTP/1.1\r\n{line}\r\n{end}\r\n\r\n"
+    code, headers, body = raw(server, head + "GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert (code, json.loads(body)) == (400, {"error": "the headers are malformed"})
+    assert "Connection: close" in headers
 
 
 @pytest.mark.slow

@@ -67,9 +67,8 @@ def new_folder(
                 if os.path.isdir(final):
                     os.rmdir(final)
                 os.replace(partial, final)
-                for name in os.listdir(final):
-                    if name.startswith(MARK):
-                        os.remove(os.path.join(final, name))
+                for name in glob.glob(f"{MARK}*", root_dir=final):
+                    os.remove(os.path.join(final, name))
             except BaseException as error:
                 if not identity or isinstance(error, InputError):
                     shutil.rmtree(partial, ignore_errors=True)
@@ -99,7 +98,9 @@ def _remove_leftover(partial: str, flag: str, identity: str, supersedes: bool) -
             for name in os.listdir(partial):
                 if name != MARK:
                     _remove(os.path.join(partial, name))
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise
         raise InputError(
             f"{flag} needs the name {partial!r} for its unfinished output, but that path exists "
             "and was not made by this project: move it or name another folder."
@@ -115,8 +116,10 @@ def _remove(path: str) -> None:
 
 @contextlib.contextmanager
 def _locked(partial: str, mode: str, flag: str) -> Iterator[IO[str]]:
-    """Open and lock the mark inside `partial`; the system unlocks it when the process dies."""
-    with open(os.path.join(partial, MARK), mode, encoding="utf-8", errors="replace") as mark:
+    """Open and lock the mark inside `partial`, unless it is a link; it is unlocked as in `lock`."""
+    flags = os.O_RDWR if mode == "r+" else os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    number = os.open(os.path.join(partial, MARK), flags | os.O_NOFOLLOW, 0o666)
+    with open(number, mode, encoding="utf-8", errors="replace") as mark:
         lock(mark, f"{flag}: another process is writing {partial!r}")
         yield mark
 
@@ -170,8 +173,7 @@ def require_new(path: str, flag: str = "--output") -> None:
             f"{flag} must be a local or mounted folder. Received: {path!r}. Copy the "
             "result to a bucket afterwards: gcloud storage cp -r."
         )
-    is_empty = os.path.isdir(path) and not os.listdir(path)
-    if os.path.lexists(path) and not is_empty:
+    if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
         raise InputError(
             f"{flag} must name a new or empty folder. Received: {path!r}, which is neither. Name "
             "another folder."

@@ -5,6 +5,7 @@ TensorFlow and triton, which torch imports, crash if one process loads both.
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ from typing import NoReturn
 import numpy as np
 
 from albert_tf.runtime.errors import InputError, MachineError
+from albert_tf.runtime.files.json_text import parse_json
+from albert_tf.runtime.files.text_files import text_of
+from albert_tf.tasks.embedding.module_files import MODULES
 
 _PACKAGE = "sentence_transformers"
 # The program of the process: the answer to a line with a list of texts is a line with the shape of
@@ -40,11 +44,13 @@ class TorchProcess:
       batch_size: the number of texts that it computes together.
 
     Raises:
-      InputError: the package is missing, or the model cannot be loaded.
+      InputError: the model has modules of its own, whose code the package would run; the package
+        is missing, or the model cannot be loaded.
       MachineError: at a call, the process has ended.
     """
 
     def __init__(self, path: str, batch_size: int) -> None:
+        _require_modules_of_the_package(path)
         if importlib.util.find_spec(_PACKAGE) is None:
             raise InputError(
                 f"--teacher={path} is a folder of sentence-transformers, which needs this package. "
@@ -81,3 +87,16 @@ class TorchProcess:
             f"--teacher={self._path}: the process of sentence-transformers ended with exit status "
             f"{self._process.wait()}; its message, if any, is above."
         )
+
+
+def _require_modules_of_the_package(path: str) -> None:
+    file = os.path.join(path, MODULES)
+    modules = parse_json(text_of(file), file)
+    for module in modules if isinstance(modules, list) else [modules]:
+        kind = module.get("type") if isinstance(module, dict) else module
+        if not str(kind).startswith(f"{_PACKAGE}."):
+            raise InputError(
+                f"--teacher={path}: each `type` in {MODULES} must begin with {_PACKAGE!r} and a "
+                f"dot. Received: {kind!r}, whose code would come from the folder. Pass another "
+                "model, or add its ONNX file."
+            )

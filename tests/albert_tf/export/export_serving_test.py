@@ -96,7 +96,9 @@ def test_configuration(exported):
     (model,) = models.model_config_list.config
     assert (model.name, model.base_path) == ("encoder", "/models/encoder")
     compose = yaml.safe_load((folder / "compose.yaml").read_text())
-    assert compose["services"]["encoder"]["volumes"][0] == "..:/models/encoder:ro"
+    service = compose["services"]["encoder"]
+    assert service["volumes"][0] == "..:/models/encoder:ro"
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
 def test_a_number_names_a_service(tmp_path):

@@ -305,6 +305,18 @@ class TestOnnx:
             load_teacher(str(folder), 2)
 
 
+@pytest.mark.parametrize(
+    "modules",
+    [[{"type": "sentence_transformers.models.Transformer"}, {"type": "code.Pooling"}], [{}], "a"],
+)
+def test_a_folder_of_sentence_transformers_runs_no_code_of_its_own(tmp_path, modules):
+    (tmp_path / "code.py").write_text(f"open({str(tmp_path / 'was_run')!r}, 'w')")
+    write(tmp_path / "modules.json", modules)
+    with pytest.raises(InputError, match="each `type` in modules.json must begin with 'sentence_"):
+        load_teacher(str(tmp_path), 2)
+    assert not (tmp_path / "was_run").exists()
+
+
 def test_a_package_that_is_missing(tmp_path, monkeypatch):
     write_model(tmp_path / "model.onnx", "last_hidden_state")
     write(tmp_path / "tokenizer.json", TOKENIZER)

@@ -181,6 +181,15 @@ def test_the_body_of_a_request_is_not_the_next_request(port, path, code, header)
         assert (response.status, response.will_close) == (code, True)
 
 
+@pytest.mark.parametrize("line", ["Content-Length : 37", "X Y: 1\r\nContent-Length: 37"])
+def test_a_malformed_header_does_not_hide_a_body(port, line):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        head = f"GET /search?q=tea HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n"
+        connection.sendall(head.encode() + b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        answers = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answers.startswith(b"HTTP/1.1 200 ") and answers.count(b"HTTP/1.1 ") == 1
+
+
 def test_other_paths_and_hosts(port):
     assert get(port, "/../etc/passwd")[0] == get(port, "/favicon.ico")[0] == 404
     assert get(port, "/search?q=tea", Host="evil.example:80")[0] == 404

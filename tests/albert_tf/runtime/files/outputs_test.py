@@ -126,6 +126,19 @@ def test_work_of_another_identity_is_kept_unless_it_is_superseded(tmp_path):
         assert pathlib.Path(work, outputs.MARK).read_text() == "two"
 
 
+def test_a_link_under_the_name_of_the_mark_is_not_followed(tmp_path):
+    (tmp_path / "new.incomplete").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "new.incomplete" / outputs.MARK).symlink_to(tmp_path / "notes.txt")
+    path = str(tmp_path / "new")
+    with (
+        pytest.raises(InputError, match="was not made by this project"),
+        outputs.new_folder(path, identity="one", supersedes=True),
+    ):
+        pass
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
 def test_a_mistake_leaves_nothing_of_an_identity(tmp_path):
     path = str(tmp_path / "deep" / "new")
     with pytest.raises(InputError), outputs.new_folder(path, identity="one"):
