@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
@@ -19,10 +19,21 @@ SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
 _VALUE, _DIGITS = re.compile(r"[^\s,;|\[\]{}()'\"]+"), re.compile("[01]([_/#-]?[01]){2,}")
 _CALL = re.compile(r"\s*[A-Za-z][\w.]*(?=[(\[{])")  # such as tensor([0, 1])
+_WHOLE = re.compile("-?[0-9]{1,100}")  # a number with few enough digits for int()
 _UNKNOWN = {str([value]) for value in (-1, -1.0, "-1", "-1.0")}
 _BINARY = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
 # `file:line`, text and second text, and the label if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
+
+
+def ordered_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return labels, each once: whole numbers by value, then the others by name."""
+
+    def key(label: str) -> tuple[bool, int, str]:
+        is_number = bool(_WHOLE.fullmatch(label))
+        return not is_number, int(label) if is_number else 0, label
+
+    return tuple(sorted(set(labels), key=key))
 
 
 def note_similar(labels: Sequence[str]) -> None:
