@@ -7,10 +7,11 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from albert_tf.runtime.errors import InputError, listed
+from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.text.words import visible_part
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.tables import prodigy, table_files
+from finetuning.datasets.tables.class_folders import open_classes
 from finetuning.datasets.tables.json_files import choices_in
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import PART_ENDS, Table, open_table
@@ -69,12 +70,19 @@ def open_part(
     """Return the table of a part; see `open_table` for `optional`.
 
     Rows that were rejected in Prodigy are left out, but not of a part `to_predict` without labels.
+    Where there is no file, a folder of the part may have one for each class (`open_classes`).
 
     Raises:
       InputNotFoundError: there is no such file.
       InputError: there are several such files.
     """
-    path = find(source.data_dir or "", [part + end for end in PART_ENDS])
+    folder = source.data_dir or ""
+    try:
+        path = find(folder, [part + end for end in PART_ENDS])
+    except InputNotFoundError:
+        if classes := open_classes(folder, part, allow_empty=to_predict):
+            return classes
+        raise
     labels = source.reading.columns_of_labels
 
     def keeps_rejected(columns: Sequence[str]) -> bool:
