@@ -21,14 +21,17 @@ def main(
 
     Use rate=1e-3 for small models.
     """
-    rows = list(csv.reader(open(table, encoding="utf-8", newline=""), delimiter="\t"))[1:]
+    lines = csv.reader(open(table, encoding="utf-8", newline=""), delimiter="\t")
+    _, *rows = filter(None, lines)  # without the header and blank lines
     labels = tuple(sorted({label for _, label in rows}))
     examples = [albert_tf.TextExample(text, label=labels.index(label)) for text, label in rows]
 
     kind = KINDS["classifier"]
     task = kind.settings(labels=labels, seq_length=64)
     features = kind.featurize(examples, albert_tf.load_tokenizer(init), task)
-    model = kind.model(albert_tf.load_encoder(init), task)
+    for note in features.notes():  # such as on texts longer than seq_length
+        print("note:", note)
+    model = kind.model(albert_tf.load_encoder(init), task).create_weights()
 
     steps = epochs * -(-len(examples) // batch_size)
     schedule = LinearWarmupLinearDecay(rate, warmup_steps=steps // 10, decay_steps=steps)

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -23,9 +23,10 @@ _CHUNK_ON_CPU = 2048  # positions computed at once; more take no less time there
 
 
 class Reloadable:
-    """A loaded model that is pickled and copied as its path and a fingerprint of its weights.
+    """A loaded model that is pickled as its path and a fingerprint of its weights.
 
-    Unpickling raises an `InputError` if the weights at the path are no longer the same.
+    Unpickling raises an `InputError` if the weights at the path are no longer the same. Copies,
+    also deep ones, are the same object, as those of Python's functions are.
 
     Args:
       path: where the model was loaded from; kept as an absolute path or the name of an included
@@ -41,13 +42,21 @@ class Reloadable:
         """Return what loads it again, for other processes."""
         return _reload, (type(self), self._fingerprint, self._path, *self._options)
 
+    def __copy__(self) -> Self:
+        """Return the object itself."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return the object itself, so that sklearn.clone does not load the model again."""
+        return self
+
 
 def _reload(kind: type[Reloadable], fingerprint: str, path: str, *options: Any) -> Reloadable:
     loaded = kind(path, *options)
     if loaded._fingerprint != fingerprint:
         raise InputError(
-            f"{path!r} must hold the weights that were loaded before pickling or copying, but they "
-            "have been replaced. Load the model again, and write new weights to a new folder."
+            f"{path!r} must hold the weights that were loaded before pickling, but they have been "
+            "replaced. Load the model again, and write new weights to a new folder."
         )
     return loaded
 

@@ -29,6 +29,7 @@ from finetuning.datasets.tables.own_tables import (
     note_absent,
     note_similar,
     open_part,
+    ordered_labels,
     text_columns,
     with_ids,
 )
@@ -52,8 +53,8 @@ class MultiLabel(Dataset[MultiLabelSettings]):
     cell means that there is no label. A label that a row repeats counts once.
 
     `Source.reading` may name other columns, or a column of 0 and 1 for each label. The labels are
-    those of the training part, or those that have a column, sorted by name. A part to predict, such
-    as `test`, may have no column for the labels.
+    those of the training part, or those that have a column, in the order of `ordered_labels`. A
+    part to predict, such as `test`, may have no column for the labels.
 
     Attributes:
       separator: the text between the labels of a row in the file of `write_submission`.
@@ -76,7 +77,7 @@ class MultiLabel(Dataset[MultiLabelSettings]):
         columns = text_columns(source, table)
         rows = list(_rows(source, table, columns, allow_empty=False))
         sets = [labels or () for _, _, labels in rows]
-        names = sorted({name for labels in sets for name in labels})
+        names = ordered_labels(name for labels in sets for name in labels)
         if not names:
             raise InputError(
                 f"{table.path}: the column `{source.reading.label_column}` must hold a label in at "
@@ -93,7 +94,7 @@ class MultiLabel(Dataset[MultiLabelSettings]):
                     "has a label, pass --task=text_classification; if more columns do so, repeat "
                     "--label_column for each."
                 )
-        task = MultiLabelSettings(pair=len(columns) > 1, labels=tuple(names))
+        task = MultiLabelSettings(pair=len(columns) > 1, labels=names)
 
         def read_dev() -> list[TextExample]:
             return _examples(_rows(source, open_part(source, "dev"), columns, False), task)
@@ -139,14 +140,14 @@ class MultiLabel(Dataset[MultiLabelSettings]):
         )
 
 
-def _declared(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+def _declared(columns: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     """Return the labels that have a column; print a note on those that no training row has."""
-    if absent := sorted(set(columns) - set(names)):
+    if absent := ordered_labels(set(columns) - set(names)):
         print(
             f"note: no training example has the label {listed(absent)}, which the model therefore "
             "never predicts."
         )
-    return sorted(columns)
+    return ordered_labels(columns)
 
 
 def _rows(source: Source, table: Table, columns: Sequence[str], allow_empty: bool) -> Rows:

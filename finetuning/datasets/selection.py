@@ -10,11 +10,13 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.files.compression import without_suffix
 from albert_tf.tasks.embedding.examples import ContrastExample
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.task_settings import TaskSettings
@@ -144,10 +146,20 @@ def read_part(dataset: Dataset, source: Source, part: str, task: TaskSettings) -
     """Return the examples of a part for a run whose `task` section is known.
 
     If the dataset has no part `dev`, it is the one that the run took from the training examples.
+
+    Raises:
+      InputNotFoundError: there is no such part.
+      InputError: `part` is the name of a file.
     """
     try:
         return dataset.read_part(source, part, task)
     except InputNotFoundError:
+        if os.path.isfile(os.path.join(source.data_dir or "", part)):
+            name = os.path.splitext(without_suffix(part))[0]
+            raise InputError(
+                "--part must be the name of a part, which is that of its file without the "
+                f"extension. Received: {part!r}. Pass --part={name}."
+            ) from None
         fraction = source.reading.dev_fraction
         if part != "dev" or not fraction:
             raise

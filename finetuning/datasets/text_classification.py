@@ -21,6 +21,7 @@ from finetuning.datasets.tables.own_tables import (
     note_absent,
     note_similar,
     open_part,
+    ordered_labels,
     rows_of,
     text_columns,
 )
@@ -29,8 +30,8 @@ from finetuning.datasets.tables.own_tables import (
 class TextClassification(Dataset[ClassifierSettings]):
     """Texts (column `text`) or pairs (`text_a`, `text_b`) with any set of labels (`label`).
 
-    `Source.reading` may name other columns. The labels are those of the training part, sorted by
-    name. A part to predict, such as `test`, may have no column for the label.
+    `Source.reading` may name other columns. The labels are those of the training part, in the order
+    of `ordered_labels`. A part to predict, such as `test`, may have no column for the label.
     """
 
     kind: str = "classifier"
@@ -50,7 +51,7 @@ class TextClassification(Dataset[ClassifierSettings]):
                 f"{table.path} must hold at least two labels. Received: {', '.join(counts)}."
             )
         note_separator([(at, [label]) for at, _, label in rows], "--task=multi_label ")
-        task = ClassifierSettings(pair=len(columns) > 1, labels=tuple(sorted(counts)))
+        task = ClassifierSettings(pair=len(columns) > 1, labels=ordered_labels(counts))
         number = {label: i for i, label in enumerate(task.labels)}
 
         def read_dev() -> list[TextExample]:

@@ -28,6 +28,8 @@ from finetuning.kinds.registry import FINETUNING, THRESHOLDS
 from finetuning.training.config import FinetuneConfig, TrainingConfig
 from finetuning.training.keys import require_settings
 
+_SMALLEST_WIDTH = 768  # of the paper's models
+
 
 @dataclasses.dataclass(frozen=True)
 class StartingPoint:
@@ -133,6 +135,9 @@ def resolve(
 ) -> FinetuneConfig:
     """Return the configuration, from the encoder, the task, the recipe and the user's values.
 
+    A note says that a small encoder needs a higher learning rate than the paper's, if the user has
+    set none.
+
     Raises:
       ConfigError: a value is impossible, or follows from the data or from --init.
       InputError: the run of --init_from_task has the same labels, but another head.
@@ -156,10 +161,21 @@ def resolve(
     precision = devices.resolve_precision(config.training.precision, device)
     training = dataclasses.replace(config.training, precision=precision)
     _require_applicable(config.task, training)
+    if "training.learning_rate" not in keys:
+        _note_low_rate(config)
     if device == "tpu" and training.pad_to_longest:  # it compiles a program for each shape
         print(f"On a TPU all batches are padded to task.seq_length={config.task.seq_length}.")
         training = dataclasses.replace(training, pad_to_longest=False)
     return dataclasses.replace(config, training=training)
+
+
+def _note_low_rate(config: FinetuneConfig) -> None:
+    rate, width = config.training.learning_rate, config.model.hidden_size
+    if width < _SMALLEST_WIDTH and rate <= TrainingConfig.learning_rate:
+        print(
+            f"note: training.learning_rate={rate:g} suits models of the paper's sizes. An encoder "
+            f"of width {width} needs a higher one, such as 0.0005."
+        )
 
 
 def _require_applicable(task: TaskSettings, training: TrainingConfig) -> None:

@@ -137,14 +137,17 @@ def test_replicas_and_workers_learn_what_one_device_does(
         assert theirs == pytest.approx(answers, abs=2e-3)
 
 
-def test_the_scripts_of_examples(start: str, tmp_path: pathlib.Path):
+def test_the_scripts_of_examples(start: str, tmp_path: pathlib.Path, capsys):
     rows = [("pear apple", "fruit"), ("hammer saw", "tool")] * 40
+    rows[0] = ("pear apple " * 40, "fruit")
     table = tmp_path / "train.tsv"
-    table.write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
+    table.write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n\n" for text, label in rows))
     for kind in ("preprocessing", "encoder"):
         export.main(export.ExportOptions(start, str(tmp_path / kind), kind=kind, unfinished=True))
     preprocessing, encoder = (str(tmp_path / k / "1") for k in ("preprocessing", "encoder"))
     one = finetune_checkpoint.main(start, str(table), epochs=8, rate=1e-3)
+    note = "note: 1 of 80 examples are longer than task.seq_length=64 and are truncated"
+    assert note in capsys.readouterr().out
     other = finetune_hub.main(preprocessing, encoder, str(table), epochs=8, rate=1e-3)
     for model in (one, other):
         assert model.history.history["accuracy"][-1] > 0.9

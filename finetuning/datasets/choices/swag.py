@@ -10,7 +10,6 @@ from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import open_table
 
 TEXTS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
-FILES = {"dev": ["val.csv", "dev.csv"]}  # of a part; otherwise its name and .csv
 
 
 class Swag(ChoiceDataset):
@@ -40,7 +39,7 @@ class Swag(ChoiceDataset):
 
 
 def _read(source: Source, part: str, to_predict: bool = False) -> list[ChoiceExample]:
-    table = open_table(find(source.data_dir or "", FILES.get(part, [f"{part}.csv"])))
+    table = open_table(find(source.data_dir or "", [f"{part}.csv"]))
     has_label = "label" in table.columns or not to_predict
     names = (*TEXTS, "label") if has_label else TEXTS
     examples = []

@@ -3,14 +3,15 @@
 import collections
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from albert_tf.runtime.errors import InputError, listed
+from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.text.normalization import normal_form
 from albert_tf.text.words import visible_part
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.tables import prodigy, table_files
+from finetuning.datasets.tables.class_folders import open_classes
 from finetuning.datasets.tables.json_files import choices_in
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tables.table_files import PART_ENDS, Table, open_table
@@ -19,10 +20,21 @@ SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
 _VALUE, _DIGITS = re.compile(r"[^\s,;|\[\]{}()'\"]+"), re.compile("[01]([_/#-]?[01]){2,}")
 _CALL = re.compile(r"(?<![\w.])[A-Za-z][\w.]*+(?=[(\[{])")  # such as tensor([0, 1])
+_WHOLE = re.compile("-?[0-9]{1,100}")  # a number with few enough digits for int()
 _UNKNOWN = {str([value]) for value in (-1, -1.0, "-1", "-1.0")}
 _BINARY = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
 # `file:line`, text and second text, and the label if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
+
+
+def ordered_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return labels, each once: whole numbers by value, then the others by name."""
+
+    def key(label: str) -> tuple[bool, int, str]:
+        is_number = bool(_WHOLE.fullmatch(label))
+        return not is_number, int(label) if is_number else 0, label
+
+    return tuple(sorted(set(labels), key=key))
 
 
 def note_similar(labels: Sequence[str]) -> None:
@@ -58,12 +70,19 @@ def open_part(
     """Return the table of a part; see `open_table` for `optional`.
 
     Rows that were rejected in Prodigy are left out, but not of a part `to_predict` without labels.
+    Where there is no file, a folder of the part may have one for each class (`open_classes`).
 
     Raises:
       InputNotFoundError: there is no such file.
       InputError: there are several such files.
     """
-    path = find(source.data_dir or "", [part + end for end in PART_ENDS])
+    folder = source.data_dir or ""
+    try:
+        path = find(folder, [part + end for end in PART_ENDS])
+    except InputNotFoundError:
+        if classes := open_classes(folder, part, allow_empty=to_predict):
+            return classes
+        raise
     labels = source.reading.columns_of_labels
 
     def keeps_rejected(columns: Sequence[str]) -> bool:

@@ -8,14 +8,15 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.runtime.files.compression import SUFFIXES
 from albert_tf.runtime.files.paths import require_file
 
+_DEV = ("dev", "validation", "valid", "val")  # the names of the dev part
 _ONE = "-00000-of-00001"
 
 
 def find(folder: str, names: Sequence[str]) -> str:
     """Return the only file in a folder with one of these names, plain or compressed.
 
-    A name in -00000-of-00001 stands for the first of any number of files. If there is no file of a
-    dev part, one named validation is taken.
+    A name in -00000-of-00001 stands for the first of any number of files, and a dev part
+    may have any of its names.
 
     Raises:
       InputNotFoundError: there is no such file or folder.
@@ -23,23 +24,39 @@ def find(folder: str, names: Sequence[str]) -> str:
     """
     if os.path.isfile(folder):
         raise InputError(f"--data_dir must be a folder. Received: {folder!r}, a file.")
-    of_validation = [f"validation{name[3:]}" for name in names if name.startswith("dev")]
-    paths = _existing(folder, names) or _existing(folder, of_validation)
+    others = [other + name[3:] for other in _DEV[1:] for name in names if name.startswith(_DEV[0])]
+    paths = _existing(folder, [*names, *others])
     if not os.path.isdir(folder):
         raise InputNotFoundError(
             f"--data_dir: no folder {folder!r} (working directory {os.getcwd()})."
         )
     if not paths:
+        named = f"named {', '.join(_DEV[1:-1])} or {_DEV[-1]}, or " if others else ""
         raise InputNotFoundError(
-            f"--data_dir: no file {' or '.join(names)} (or the same with {', '.join(SUFFIXES)}) in "
-            f"{folder!r} (working directory {os.getcwd()}).{_similar(folder, names)}"
+            f"--data_dir: no file {' or '.join(names)} (or the same {named}with "
+            f"{', '.join(SUFFIXES)}) in {folder!r} (working directory {os.getcwd()})."
+            f"{_similar(folder, [*names, *others])}"
         )
+    require_file(path := only(paths), "--data_dir")
+    return path
+
+
+def only(paths: Sequence[str]) -> str:
+    """Return the only path of a part.
+
+    Raises:
+      InputError: there are several.
+    """
     if len(paths) > 1:
         raise InputError(
             f"--data_dir must hold only one of {' and '.join(paths)}: remove the others."
         )
-    require_file(paths[0], "--data_dir")
     return paths[0]
+
+
+def names_of(part: str) -> tuple[str, ...]:
+    """Return the names that a part may have."""
+    return _DEV if part == _DEV[0] else (part,)
 
 
 def _existing(folder: str, names: Sequence[str]) -> list[str]:

@@ -35,7 +35,8 @@ class Table:
     Attributes:
       path: the file.
       columns: the column names, in the order of the cells.
-      records: the rows below the header, without blank lines.
+      records: the rows below the header, without blank lines: line number from 1, or the path of
+        the row's own file, and cells.
       quotes_are_text: True if the cells are not quoted.
       remedy: a sentence for messages about missing columns.
       ids: the cells of the column `id`, if there is one, of the rows that were read.
@@ -43,7 +44,7 @@ class Table:
 
     path: str
     columns: tuple[str, ...]
-    records: Records
+    records: Iterator[tuple[int | str, list[Any]]]
     quotes_are_text: bool = False
     remedy: str = ""
     ids: list[Any] = dataclasses.field(default_factory=list)
@@ -79,7 +80,8 @@ class Table:
             if skip_short and len(cells) < len(self.columns):
                 short.append(line)
                 continue
-            self._require_whole(cells, line)
+            location = line if isinstance(line, str) else f"{self.path}:{line}"
+            self._require_whole(cells, location)
             chosen = [
                 cells[index]
                 if name in unchecked
@@ -90,11 +92,11 @@ class Table:
                 if name in may_lack and not chosen[place]:
                     chosen[place] = ""
                 elif name not in unchecked:
-                    self._check(chosen[place], name, line, allow_empty)
+                    self._check(chosen[place], name, location, allow_empty)
             count += 1
             if id_column is not None:
                 self.ids.append(cells[id_column])
-            yield f"{self.path}:{line}", chosen
+            yield location, chosen
         if not count:
             raise InputError(f"{self.path} has no rows below its header.")
         if short:
@@ -103,7 +105,7 @@ class Table:
                 f"{short[0]}."
             )
 
-    def _require_whole(self, cells: Sequence[Any], line: int) -> None:
+    def _require_whole(self, cells: Sequence[Any], location: str) -> None:
         """Check that a row has as many cells as there are columns."""
         if len(cells) == len(self.columns):
             return
@@ -115,7 +117,7 @@ class Table:
         if len(cells) < len(self.columns):
             remedy = f"add what is missing, or {remedy}"
         raise InputError(
-            f"{self.path}:{line}: {len(cells)} columns instead of {len(self.columns)}: {remedy}."
+            f"{location}: {len(cells)} columns instead of {len(self.columns)}: {remedy}."
         )
 
     def require(self, names: Sequence[str]) -> None:
@@ -137,21 +139,19 @@ class Table:
                 f"Received: {list(self.columns)}; missing or repeated: {', '.join(wrong)}.{remedy}"
             )
 
-    def _check(self, cell: Any, name: str, line: int, allow_empty: bool) -> None:
+    def _check(self, cell: Any, name: str, location: str, allow_empty: bool) -> None:
         if cell is None:
             raise InputError(
-                f"{self.path}:{line}: the key `{name}` is missing, or its value is null. Add it, "
+                f"{location}: the key `{name}` is missing, or its value is null. Add it, "
                 "or remove the row."
             )
         if not isinstance(cell, str):
             raise InputError(
-                f"{self.path}:{line}: `{name}` must be text. Received: {cell!r}. Write one text, "
+                f"{location}: `{name}` must be text. Received: {cell!r}. Write one text, "
                 "or remove the row. Lists of the names of labels are for --task=multi_label."
             )
         if not allow_empty and not cell.strip():
-            raise InputError(
-                f"{self.path}:{line}: `{name}` is empty. Fill it in, or remove the row."
-            )
+            raise InputError(f"{location}: `{name}` is empty. Fill it in, or remove the row.")
 
 
 def open_table(

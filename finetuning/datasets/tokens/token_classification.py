@@ -3,7 +3,7 @@
 import collections
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.runtime.files.compression import format_of
@@ -22,6 +22,7 @@ from finetuning.datasets.scores.entity_scores import score_entities
 from finetuning.datasets.selection import InDocuments, limited, with_dev
 from finetuning.datasets.tables import json_files
 from finetuning.datasets.tables.other_layouts import require_known_files, require_not_brat
+from finetuning.datasets.tables.own_tables import ordered_labels
 from finetuning.datasets.tables.part_files import find
 from finetuning.datasets.tokens import conll_tags, object_files, token_files
 
@@ -29,7 +30,8 @@ from finetuning.datasets.tokens import conll_tags, object_files, token_files
 class TokenClassification(Dataset[TokenSettings]):
     """Named entities, parts of speech and other labels of words or spans.
 
-    The labels are those of the training part, sorted by name. A part to predict may have none.
+    The labels are those of the training part, in the order of `ordered_labels`. A part to predict
+    may have none.
     """
 
     kind: str = "token_classifier"
@@ -46,14 +48,14 @@ class TokenClassification(Dataset[TokenSettings]):
         path = _path(source, "train")
         located, documents, scheme = _read(path, source)
         _require_labels(located)
-        labels = sorted({label for _, example in located for _, _, label in example.entities or ()})
+        labels = ordered_labels(_labels(example for _, example in located))
         if not labels:
             raise InputError(
                 f"{path} must hold labeled spans. Received: none. If the tags are in another "
                 "column, pass --label_column."
             )
         scheme = "words" if scheme == "words" else "bio"
-        task = TokenSettings(tuple(labels), scheme)
+        task = TokenSettings(labels, scheme)
         train, dev = with_dev(
             source,
             InDocuments([example for _, example in located], documents),
@@ -189,7 +191,7 @@ def _counts(examples: Sequence[TokenExample], task: TokenSettings) -> str:
     return f"{len(examples):,} texts, {counts.total():,} {names}: {listed(shares, LABELS_SHOWN)}"
 
 
-def _labels(examples: Sequence[TokenExample]) -> Iterator[str]:
+def _labels(examples: Iterable[TokenExample]) -> Iterator[str]:
     for example in examples:
         for _, _, label in example.entities or ():
             yield label

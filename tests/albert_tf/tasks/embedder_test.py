@@ -104,21 +104,21 @@ def test_another_process_loads_it_again(run, embedder, tmp_path, monkeypatch):
     np.testing.assert_array_equal(loaded(TEXTS), embedder(TEXTS))
 
 
-def test_a_pickle_and_a_copy_need_the_same_weights(tiny, run, small_tokenizer, tmp_path):
+def test_a_copy_is_the_same_object(embedder):
+    assert copy.copy(embedder) is embedder and copy.deepcopy(embedder) is embedder
+
+
+def test_a_pickle_needs_the_same_weights(tiny, run, small_tokenizer, tmp_path):
     path, new = str(tmp_path / "run"), str(tmp_path / "new")
     loaded = albert_tf.load_embedder(shutil.copytree(run, path))
     content = pickle.dumps(loaded)
-    np.testing.assert_array_equal(copy.deepcopy(loaded)(TEXTS), loaded(TEXTS))
     task = loaded.task
     head = {name: np.ones(shape, "f") for name, shape in head_shapes(tiny, task).items()}
     native.write(Bundle(tiny.replace(num_layers=1), head, small_tokenizer, task), new)
     shutil.rmtree(path)
     os.rename(new, path)
-    for again in (lambda: pickle.loads(content), lambda: copy.deepcopy(loaded)):
-        with pytest.raises(
-            InputError, match=f"{path}' must hold the weights.*Load the model again"
-        ):
-            again()
+    with pytest.raises(InputError, match=f"{path}' must hold the weights.*Load the model again"):
+        pickle.loads(content)
 
 
 def test_an_export_is_loaded_with_its_prompts(run, embedder, tmp_path):

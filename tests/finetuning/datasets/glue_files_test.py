@@ -27,7 +27,7 @@ class TestOfficialFilesOfMrpc:
         with pytest.raises(InputNotFoundError) as error:
             GLUE["mrpc"].read(source)
         words = (
-            "no file dev.tsv (or the same with .gz, .bz2, .xz, .zst, .zip)",
+            "no file dev.tsv (or the same named validation, valid or val, or with .gz, ",
             "the rows of msr_paraphrase_train.txt whose ids are in https://",
             "mrpc_dev_ids.tsv",
             "or run finetuning.train with --dev_fraction=0.1",

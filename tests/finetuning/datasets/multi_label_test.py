@@ -78,6 +78,14 @@ def test_vectors_of_different_lengths(tmp_path, labels: tuple[object, ...]):
         TASK.read(write(tmp_path, train_jsonl=lines))
 
 
+def test_columns_named_by_integers_are_sorted_by_value(tmp_path):
+    rows = "text,10,9\nx,1,0\ny,0,1\n"
+    source = write(tmp_path, train_csv=rows, dev_csv=rows)
+    reading = Reading(label_columns=("10", "9"))
+    data = TASK.read(dataclasses.replace(source, reading=reading))
+    assert data.task.labels == ("9", "10") and [each.label for each in data.train] == [(1,), (0,)]
+
+
 def test_a_column_without_a_one_is_a_label(tmp_path, capsys):
     rows = "text,a,b,c\nx,1,0,0\ny,0,1,0\n"
     source = write(tmp_path, train_csv=rows, dev_csv="text,a,b,c\nz,1,0,1\n")

@@ -283,6 +283,14 @@ def test_own_tables(tmp_path: pathlib.Path, name: str, capsys):
         task.read(made)
 
 
+@pytest.mark.parametrize("name", ["test.csv", "test.csv.gz"])
+def test_a_part_is_named_without_the_extension(tmp_path, name):
+    (tmp_path / name).touch()
+    task, folder = ClassifierSettings(("a", "b")), Source(str(tmp_path))
+    with pytest.raises(InputError, match=rf"Received: '{name}'\. Pass --part=test\."):
+        read_part(DATASETS["text_classification"], folder, name, task)
+
+
 def test_contexts_of_squad(tmp_path: pathlib.Path):
     """A question whose answer is not at its place is no training question, but a dev one."""
     paragraphs = [

@@ -259,6 +259,21 @@ def test_a_file_is_found_by_one_of_its_names(tmp_path):
         find(str(tmp_path), ["a.tsv", "a.csv"])
 
 
+@pytest.mark.parametrize("name", ["dev", "validation", "valid", "val"])
+def test_a_dev_part_has_one_of_four_names(tmp_path, name):
+    path = written(tmp_path, f"{name}.csv", b"")
+    assert find(str(tmp_path), ["dev.tsv", "dev.csv"]) == str(path)
+    written(tmp_path, "val.tsv", b"")
+    with pytest.raises(InputError, match=rf"one of .*{name}\.csv.*: remove"):
+        find(str(tmp_path), ["dev.tsv", "dev.csv"])
+
+
+def test_a_dev_part_of_another_format_is_named(tmp_path):
+    written(tmp_path, "valid.xlsx", b"")
+    with pytest.raises(InputNotFoundError, match=r"There is valid\.xlsx: save it in one of these"):
+        find(str(tmp_path), ["dev.tsv", "dev.csv"])
+
+
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [

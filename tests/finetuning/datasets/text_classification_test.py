@@ -43,6 +43,19 @@ def test_labels_come_from_the_training_part_sorted(tmp_path, capsys):
     )
 
 
+@pytest.mark.parametrize(
+    ("task", "train"),
+    [
+        (TASK, {"train_tsv": "text\tlabel\nx\t10\nx\tb\nx\t2\nx\t-1\nx\t1.5\n"}),
+        (DATASETS["multi_label"], {"train_csv": 'text,label\nx,"10,b"\nx,"2,-1,1.5"\n'}),
+        (DATASETS["token_classification"], {"train_conll": "v 10\nw b\nx 2\ny -1\nz 1.5\n"}),
+    ],
+)
+def test_integers_are_sorted_by_value(tmp_path, task, train):
+    source = write(tmp_path, **train, **{key.replace("train", "dev"): train[key] for key in train})
+    assert task.read(source).task.labels == ("-1", "2", "10", "1.5", "b")
+
+
 def test_pairs_in_files_of_several_formats(tmp_path):
     source = write(
         tmp_path,

@@ -286,6 +286,20 @@ class TestLayers:
         assert any("attention_0" in name for name in moved)
 
 
+def test_a_rate_that_is_too_low_for_a_small_encoder_is_noted(begin, fruit, capsys):
+    """The default and the paper's are; the user's, that of few_labels and base models are not."""
+    data = DATASETS["text_classification"].read(Source(fruit))
+    base = dataclasses.replace(begin, config=begin.config.replace(hidden_size=768))
+    paper, few = ({"training.learning_rate": rate} for rate in (1e-5, 5e-4))
+    rate_set = ("training.learning_rate=1e-5",)
+    for start, recipe, chosen in ((begin, few, ()), (begin, {}, rate_set), (base, paper, ())):
+        resolve(start, data, recipe, chosen, "cpu")
+        assert "note:" not in capsys.readouterr().out
+    for recipe, rate in (({}, "0.0001"), (paper, "1e-05")):
+        resolve(begin, data, recipe, (), "cpu")
+        assert f"note: training.learning_rate={rate} suits models of" in capsys.readouterr().out
+
+
 def test_batches_on_a_tpu_are_padded_to_one_length_with_a_note(begin, fruit, capsys):
     data = DATASETS["text_classification"].read(Source(fruit))
     chosen = ("task.seq_length=32",)
