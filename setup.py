@@ -7,6 +7,7 @@ another project (albert_tf/runtime/programs.py).
 import ast
 import email
 import pathlib
+import shutil
 import subprocess
 
 from setuptools import find_packages, setup
@@ -18,23 +19,32 @@ INSTALLED = {f"albert_tf._programs.{name}": name for name in ("data", "pretraini
 def version() -> str:
     """Return the version of the commit's tag, such as v0.2.0, or else that of the sources.
 
-    An archive of the sources (sdist) has it in a file.
+    The latter has the commit as a suffix, such as 0.1.0+g1a2b3c4d, by which pip tells two builds
+    apart, and `.changed` if files differ from it. An archive of the sources (sdist) has the version
+    in a file.
     """
     if (about := ROOT / "PKG-INFO").is_file():
         return str(email.message_from_string(about.read_text(encoding="utf-8"))["Version"])
-    git = ("git", "-C", str(ROOT), "describe", "--tags", "--exact-match", "--match=v[0-9]*")
-    try:
-        if not (ROOT / ".git").exists():
-            raise OSError("no checkout")
-        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()[1:]
-    except (OSError, subprocess.SubprocessError):
-        tree = ast.parse((ROOT / "albert_tf" / "__init__.py").read_text(encoding="utf-8"))
-        values = [
-            node.value
-            for node in tree.body
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_VERSION"
-        ]
-        return ast.literal_eval(values[0])
+    tree = ast.parse((ROOT / "albert_tf" / "__init__.py").read_text(encoding="utf-8"))
+    (of_sources,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_VERSION"
+    ]
+    if not ((ROOT / ".git").exists() and shutil.which("git")):
+        return of_sources
+    changes = _git("status", "--porcelain", "--untracked-files=no")
+    tags = _git("tag", "--points-at", "HEAD", "--list", "v[0-9]*").split()
+    if tags and not changes:
+        return tags[-1][1:]
+    commit = _git("rev-parse", "--short=8", "HEAD")
+    return f"{of_sources}+g{commit}{'.changed' if changes else ''}"
+
+
+def _git(*arguments: str) -> str:
+    # The checkout may belong to another user, as in a container.
+    command = ("git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments)
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 setup(

@@ -45,7 +45,10 @@ def __getattr__(name: str) -> Any:
 def _version() -> str:
     from importlib import metadata
 
-    return metadata.version("albert_tf") if programs.is_installed() else _VERSION
+    try:
+        return metadata.version("albert_tf") if programs.is_installed() else _VERSION
+    except metadata.PackageNotFoundError:  # the folder was copied alone
+        return _VERSION
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ import ast
 import runpy
 import sys
 
-from albert_tf.runtime import extras, programs, settings
+from albert_tf.runtime import extras, process_end, programs, settings
 
 COMMANDS = (
     "data.clean",
@@ -50,7 +50,10 @@ def main() -> int:
     name, *arguments = sys.argv[1:] or ["--help"]
     name = name.removeprefix("albert_tf.")
     if name in ("--help", "-h", "help"):
-        print(overview())
+        try:
+            print(overview(), flush=True)
+        except BrokenPipeError:
+            return process_end.reader_left()
         return 0
     if name not in COMMANDS:
         alike = [command for command in COMMANDS if command.endswith(f".{name}")]
@@ -65,7 +68,7 @@ def main() -> int:
         runpy.run_module(_module(name), run_name="__main__", alter_sys=True)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if not programs.is_installed() or package not in _OF_TRAIN:
+        if package not in _OF_TRAIN:
             raise
         print(f"albert-tf: error: {extras.missing(package, 'train', name)}", file=sys.stderr)
         return _USAGE_ERROR

@@ -184,6 +184,7 @@ def run(
     _escape_output()
     name = spec.name.removesuffix(".__main__") if spec else os.path.basename(sys.argv[0])
     sys.stderr = sys.stderr or open(os.devnull, "w")  # closed by `2>&-`
+    start = programs.shown(f"python -m {name}") if spec else f"python {sys.argv[0]}"
     terminate = functools.partial(process_end.terminate, os.getpid())
     signal.signal(signal.SIGTERM, terminate)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
@@ -192,17 +193,14 @@ def run(
     try:
         if signal.getsignal(signal.SIGINT) is process_end.exit_quietly:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        options: Any = parse(
-            options_class, sys.argv, doc or "", programs.shown(f"python -m {name}"), positional
-        )
+        options: Any = parse(options_class, sys.argv, doc or "", start, positional)
         status = program(options)
         if sys.stdout:  # closed by `>&-`
             sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(process_end.INTERRUPTED)
-    except BrokenPipeError:  # the reader closed the pipe, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
-        sys.exit(128 + signal.SIGPIPE)
+    except BrokenPipeError:
+        sys.exit(process_end.reader_left())
     except (InputError, MachineError) as error:
         print(f"{name}: error: {programs.shown(one_line(error))}", file=sys.stderr)
         sys.exit(USAGE_ERROR)

@@ -21,6 +21,12 @@ def exit_quietly(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
+def reader_left() -> int:
+    """Return the exit status of a process whose reader closed the pipe, as `| head` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+    return 128 + signal.SIGPIPE
+
+
 def terminate(owner: int, number: int, _: object) -> None:
     """Exit on SIGTERM or SIGHUP by an exception, so that `finally` blocks clean up."""
     if os.getpid() != owner:  # a forked worker must not clean up what its parent uses

@@ -24,12 +24,15 @@ if TYPE_CHECKING:  # albert_tf.text imports this package
     from albert_tf.text.tokenizer import Tokenizer
 
 PACKAGES = (
+    "albert_tf",
     "tensorflow",
     "tensorflow-text",
     "tf-keras",
     "tensorflow-hub",
     "sentencepiece",
     "numpy",
+    "jax",
+    "jaxlib",
 )
 
 # The keys of config.json that follow from the content of the data.

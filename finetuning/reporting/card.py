@@ -66,8 +66,11 @@ def _origin(
     run: RunDir, config: Mapping[str, Any], source: Source, result: Mapping[str, Any]
 ) -> str:
     parameters = settings.from_dict(AlbertConfig, config["model"]).param_count()
-    commit = run.environment().get("commit")
+    environment = run.environment()
+    commit, version = environment.get("commit"), environment.get("packages", {}).get("albert_tf")
     code = f", with the code of commit `{commit}`" if commit else ""
+    if version and not commit:
+        code = f", with albert_tf {version}"
     return (
         f"An ALBERT model of kind `{config['task']['kind']}` with {parameters:,} parameters in its "
         f"encoder, fine-tuned from `{pretrained.shown(config['init'])}` on "

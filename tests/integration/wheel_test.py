@@ -81,3 +81,22 @@ def test_with_train_it_goes_from_text_to_an_export_that_answers(wheel: pathlib.P
     done = subprocess.run(journey, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert done.stdout.splitlines()[-1].startswith("journey: done")
+
+
+def test_the_version_of_a_build_without_a_tag_names_its_commit(tmp_path):
+    git = ["git", "-C", str(tmp_path)]
+    subprocess.run(["git", "clone", "--quiet", "--depth=1", ROOT.as_uri(), tmp_path], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+
+    def version() -> str:
+        command = [sys.executable, "setup.py", "--version"]
+        done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True)
+        return done.stdout.split()[-1]
+
+    assert re.fullmatch(rf"[\d.]+\+g{commit.stdout[:8]}", version())
+    with open(tmp_path / "README.md", "a") as file:
+        file.write("\n")
+    assert version().endswith(f"{commit.stdout[:8]}.changed")
+    subprocess.run([*git, "checkout", "--quiet", "."], check=True)
+    subprocess.run([*git, "tag", "v0.9.0"], check=True)
+    assert version() == "0.9.0"
