@@ -87,3 +87,12 @@ def test_a_command_frees_nothing_at_its_end(
     )
     assert (done.returncode, done.stdout) == (status, printed), done.stderr
     assert ("Traceback" in done.stderr) == (how == "bug")
+
+
+def test_the_list_of_commands_ends_quietly_if_its_reader_has_left():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "albert_tf"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
