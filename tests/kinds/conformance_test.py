@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import albert_tf
 from albert_tf.convert import native
 from albert_tf.convert.__main__ import ConvertOptions
 from albert_tf.convert.__main__ import main as convert
@@ -47,6 +48,16 @@ def test_settings_come_back_from_json(case):
     assert case.settings.limits(case.settings.seq_length) == {}
     short = case.settings.replace(**case.settings.limits(16))
     assert short.seq_length == 16 and short.head() == case.settings.head()
+
+
+def test_a_model_in_memory_is_saved_as_a_run(predictor, tmp_path):
+    path = str(tmp_path / "run")
+    albert_tf.save_model(predictor.model, path, predictor.tokenizer)
+    saved = load_predictor(path)
+    assert saved.task == predictor.task
+    assert saved.tokenizer.fingerprint == predictor.tokenizer.fingerprint
+    for one, other in zip(saved.model.weights, predictor.model.weights, strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=one.name)
 
 
 def test_an_impossible_setting_is_named_with_its_file(path, tmp_path):
