@@ -28,6 +28,7 @@ from albert_tf.tasks.predictor import Predictor, load_predictor, predict, task_o
 from finetuning.datasets.dataset import Data
 from finetuning.kinds.kind import SQUARED_ERROR, TeacherOutput
 from finetuning.kinds.registry import FINETUNING
+from finetuning.reporting import report
 from finetuning.training.keys import require_settings
 from tests.kinds.cases import CASES
 from tests.kinds.comparing import odd_examples, same
@@ -48,6 +49,14 @@ def test_settings_come_back_from_json(case):
     assert case.settings.limits(case.settings.seq_length) == {}
     short = case.settings.replace(**case.settings.limits(16))
     assert short.seq_length == 16 and short.head() == case.settings.head()
+
+
+def test_an_example_is_read_back_from_a_file_of_predictions(case, tmp_path):
+    path, examples = str(tmp_path / "dev.jsonl"), [*case.examples, *case.more]
+    unlabeled = [case.unlabeled(text) for text in case.texts]
+    given = [{"number": number} for number in range(len(examples + unlabeled))]
+    report.write_predictions(path, case.settings, given, examples + unlabeled)
+    assert report.read_predictions(path, case.settings) == (examples + unlabeled, given)
 
 
 def test_a_model_in_memory_is_saved_as_a_run(predictor, tmp_path):
