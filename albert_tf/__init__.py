@@ -30,6 +30,7 @@ _MODULE_OF = {
     "load_pretrainer": "albert_tf.models.pretrainer",
     "load_ranker": "albert_tf.tasks.ranking.ranker",
     "load_tokenizer": "albert_tf.text.tokenizer",
+    "save_model": "albert_tf.tasks.saving",
 }
 __all__ = [*_MODULE_OF, "__version__"]  # noqa: PLE0604
 

@@ -28,6 +28,7 @@ COMMANDS = (
     "pretraining.similarity",
     "finetuning.train",
     "finetuning.predict",
+    "finetuning.compare",
     "finetuning.ensemble",
     "finetuning.distill",
     "finetuning.depth",

@@ -1,6 +1,6 @@
 """Fine-tune a checkpoint on a table of texts and labels, in your own script.
 
-python -m examples.finetune_checkpoint runs/first reviews/train.tsv
+python -m examples.finetune_checkpoint runs/first reviews/train.tsv runs/reviews
 """
 
 import csv
@@ -15,9 +15,9 @@ from albert_tf.tasks.kinds import KINDS
 
 
 def main(
-    init: str, table: str, epochs: int = 3, batch_size: int = 32, rate: float = 1e-4
+    init: str, table: str, saved: str, epochs: int = 3, batch_size: int = 32, rate: float = 1e-4
 ) -> tf_keras.Model:
-    """Train on `table`: a header, then text, tab, label in each line.
+    """Train on `table` (a header, then text, tab, label in each line) and save a run.
 
     Use rate=1e-3 for small models.
     """
@@ -28,7 +28,8 @@ def main(
 
     kind = KINDS["classifier"]
     task = kind.settings(labels=labels, seq_length=64)
-    features = kind.featurize(examples, albert_tf.load_tokenizer(init), task)
+    tokenizer = albert_tf.load_tokenizer(init)
+    features = kind.featurize(examples, tokenizer, task)
     for note in features.notes():  # such as on texts longer than seq_length
         print("note:", note)
     model = kind.model(albert_tf.load_encoder(init), task).create_weights()
@@ -39,6 +40,7 @@ def main(
     model.compile(optimizer, model.training_losses(), ["accuracy"])
     batches = tf.data.Dataset.range(len(examples)).shuffle(len(examples), seed=0).batch(batch_size)
     model.fit(batches.map(lambda units: _batch(features, units)), epochs=epochs)
+    albert_tf.save_model(model, saved, tokenizer)
     return model
 
 
@@ -48,6 +50,7 @@ def _batch(features: albert_tf.Features, units: tf.Tensor) -> tuple:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: python -m examples.finetune_checkpoint runs/first reviews/train.tsv")
+    if len(sys.argv) != 4:
+        usage = "runs/first reviews/train.tsv runs/reviews"
+        sys.exit(f"usage: python -m examples.finetune_checkpoint {usage}")
     main(*sys.argv[1:])

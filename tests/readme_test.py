@@ -37,6 +37,7 @@ OPTIONS = {
     "data.show_records": "ShowRecordsOptions",
     "data.train_tokenizer": "TrainTokenizerOptions",
     "examples.search": "SearchOptions",
+    "finetuning.compare": "CompareOptions",
     "finetuning.depth": "DepthOptions",
     "finetuning.distill": "DistillOptions",
     "finetuning.embed": "EmbedOptions",

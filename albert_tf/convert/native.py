@@ -16,17 +16,16 @@ from albert_tf.convert.bundle import (
     weight_shapes,
 )
 from albert_tf.convert.naming import Naming, numberless
-from albert_tf.models.checkpoints import CHECKPOINTS, is_saved_model, latest_checkpoint, readable
+from albert_tf.models.checkpoints import is_saved_model, latest_checkpoint, readable
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.models.head import HEADS, load_heads
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
+from albert_tf.tasks.saving import Model, write_model
 from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -102,19 +101,13 @@ def check(bundle: Bundle) -> list[str]:
 def write(bundle: Bundle, folder: str) -> None:
     """Write a folder that can be loaded, exported and fine-tuned like one of our runs."""
     config, task = bundle.config, bundle.task
-    if task is None:
-        model: Any = AlbertPretrainer(config).create_weights()
-        section: dict[str, Any] = {"kind": "pretraining"}
-    else:
-        model = KINDS[task.kind].model(AlbertEncoder(config), task).create_weights()
-        section = settings.to_dict(task)
+    model: Model = AlbertPretrainer(config)
+    if task is not None:
+        model = KINDS[task.kind].model(AlbertEncoder(config), task)
+    model.create_weights()
     for name, value in bundle.weights.items():
         variable(model, name).assign(value)
-    tf.train.Checkpoint(model=model).save(os.path.join(folder, CHECKPOINTS, "ckpt"))
-    if bundle.tokenizer:
-        bundle.tokenizer.save(os.path.join(folder, "tokenizer"))
-    values = {"model": settings.to_dict(config), "task": section, **bundle.evaluated_with}
-    outputs.write_json(os.path.join(folder, "config.json"), values)
+    write_model(model, folder, bundle.tokenizer, bundle.evaluated_with)
 
 
 def halve(folder: str) -> None:

@@ -262,6 +262,19 @@ def tracked_parts(root: Any) -> Iterator[tuple[str, object]]:
                 yield above + name, child
 
 
+def weights_of(model: tf_keras.Model) -> tf.train.Checkpoint:
+    """Return a checkpoint of the model's layers.
+
+    A compiled model itself also tracks its optimizer.
+    """
+    layers = {
+        name: child
+        for name, child in tf.train.TrackableView.children(model).items()
+        if isinstance(child, tf_keras.layers.Layer) and name in vars(model)
+    }
+    return tf.train.Checkpoint(**layers)
+
+
 def read_exported(encoder: tf_keras.Model, path: str) -> None:
     """Load the weights of an exported encoder into `encoder`, without its graphs.
 

@@ -7,14 +7,14 @@ from typing import Any, Self
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.models.checkpoints import tracked_parts
+from albert_tf.models.checkpoints import tracked_parts, weights_of
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.kernels.choice import choose
 from albert_tf.models.kernels.interface import Kernels
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.presets import PRESETS
-from albert_tf.runtime import pretrained
+from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.files import paths
 from albert_tf.runtime.forks import require_unforked
@@ -76,6 +76,11 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor, and the paths of the frozen layers."""
         return super().get_config() | {"unroll": self.unroll, "frozen": frozen_layers(self)}
+
+    def as_run(self) -> tuple[tf.train.Checkpoint, dict[str, Any]]:
+        """Return what a run folder of this model holds: weights, and sections of config.json."""
+        sections = {"model": settings.to_dict(self.config), "task": {"kind": "pretraining"}}
+        return weights_of(self), sections
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:

@@ -84,6 +84,11 @@ class AlbertEncoder(ConfiguredModel):
         read_checkpoint(tf.train.Checkpoint(model=tf.train.Checkpoint(encoder=encoder)), path)
         return encoder
 
+    def as_run(self) -> tuple[tf.train.Checkpoint, dict[str, Any]]:
+        """Return what a run folder holds that has no pretraining heads."""
+        weights, sections = super().as_run()
+        return tf.train.Checkpoint(encoder=weights), sections
+
     def layers_in_order(self) -> tuple[tf_keras.layers.Layer, ...]:
         """Return embeddings, stack and pooler."""
         return self.embeddings, self.stack, self.pooler

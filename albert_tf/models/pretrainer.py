@@ -6,7 +6,7 @@ from typing import Any, Self
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
+from albert_tf.models.checkpoints import has_heads, is_saved_model, load_config, read_checkpoint
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.configured_model import ConfiguredModel, Outputs
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, as_int32, call_symbolically
@@ -70,9 +70,22 @@ class AlbertPretrainer(ConfiguredModel):
         """Load a trained pretrainer: see `load_pretrainer`."""
         path = pretrained.locate(path)
         require_heads(path)
-        pretrainer = cls(load_config(path), **{"heads": load_heads(path)} | kwargs).create_weights()
+        config = load_config(path)
+        if not has_heads(path):
+            raise InputError(
+                f"{path!r} is an encoder and has no pretraining heads: pass the run that it was "
+                "initialized from, or load it with albert_tf.load_encoder."
+            )
+        pretrainer = cls(config, **{"heads": load_heads(path)} | kwargs).create_weights()
         read_checkpoint(tf.train.Checkpoint(model=pretrainer), path)
         return pretrainer
+
+    def as_run(self) -> tuple[tf.train.Checkpoint, dict[str, Any]]:
+        """Return what a run folder holds; config.json names other heads than ALBERT's own."""
+        weights, sections = super().as_run()
+        if self.heads != HEADS:
+            sections["heads"] = [settings.to_dict(head) for head in self.heads]
+        return weights, sections
 
     def layers_in_order(self) -> tuple[tf_keras.layers.Layer, ...]:
         """Return the encoder and the heads; another order would draw other initial weights."""
@@ -150,7 +163,7 @@ def load_pretrainer(path: str, **kwargs: Any) -> AlbertPretrainer:
 
     Raises:
       InputNotFoundError: there is no model at `path`.
-      InputError: the weights are damaged or do not match config.json, or `path` is an export or a
-        fine-tuned run, which have no pretraining heads.
+      InputError: the weights are damaged or do not match config.json, or `path` is an export, a
+        fine-tuned run or an encoder, which have no pretraining heads.
     """
     return AlbertPretrainer.load(path, **kwargs)

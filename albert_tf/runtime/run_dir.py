@@ -97,6 +97,13 @@ class RunDir:
         os.makedirs(self._join("predictions"), exist_ok=True)
         return os.path.join(self._join("predictions"), f"{name}.jsonl")
 
+    def predictions(self) -> dict[str, str]:
+        """Return the files of predictions by the names of their splits, none if there are none."""
+        pattern = os.path.join(glob.escape(self._join("predictions")), "*.jsonl")
+        return {
+            os.path.basename(path)[: -len(".jsonl")]: path for path in sorted(glob.glob(pattern))
+        }
+
     @property
     def is_complete(self) -> bool:
         """True if the run has its result."""

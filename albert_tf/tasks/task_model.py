@@ -8,11 +8,13 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.models.checkpoints import weights_of
 from albert_tf.models.configured_model import freeze_layers, frozen_layers
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import PolicyMixin
 from albert_tf.runtime import settings
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.training.step import accumulated, in_parts, step_dropout_key
 
@@ -98,6 +100,25 @@ class TaskModel(PolicyMixin, tf_keras.Model):
             "kernels": self.kernels,
             "frozen": frozen_layers(self),
         }
+
+    def as_run(self) -> tuple[tf.train.Checkpoint, dict[str, Any]]:
+        """Return what a run folder of this model holds: its weights, and sections of config.json.
+
+        Raises:
+          InputError: the encoder is not an `AlbertEncoder`, or too short for `task.seq_length`.
+        """
+        if not isinstance(self.encoder, AlbertEncoder):
+            raise InputError(
+                "`model` must have an AlbertEncoder as its encoder. Received: a "
+                f"{type(self).__name__} with a {type(self.encoder).__name__}. Save it as a "
+                "SavedModel, with model.save."
+            )
+        config, task = self.encoder.config, self.task
+        task.require_positions(config.max_positions, "`model`")
+        if task.logit_temperature != 1:  # the weights have been divided by it
+            task = task.replace(logit_temperature=1.0)
+        sections = {"model": settings.to_dict(config), "task": settings.to_dict(task)}
+        return weights_of(self), sections
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:

@@ -134,6 +134,10 @@ class Classifier(TextKind[ClassifierSettings]):
         """Return the name of a label."""
         return task.labels[int(label)]
 
+    def label_of(self, task: ClassifierSettings, names: str) -> int:
+        """Return the index of a label."""
+        return task.labels.index(names)
+
     def outputs_of(self, served: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the model's outputs from those of a signature."""
         return np.log(served["probabilities"])

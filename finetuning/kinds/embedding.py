@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.tasks.embedding.examples import SearchExample
+from albert_tf.tasks.embedding.examples import ContrastExample, SearchExample
 from albert_tf.tasks.embedding.model import EmbeddingSettings
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
@@ -15,7 +15,7 @@ from finetuning.datasets.dataset import Dataset, Prediction
 from finetuning.datasets.tables.own_tables import PAIR, SINGLE
 from finetuning.kinds.baselines import word_search
 from finetuning.kinds.cards import mistakes
-from finetuning.kinds.kind import FinetuningKind, errors_of_means, text_of
+from finetuning.kinds.kind import FinetuningKind, errors_of_means, text_of, tuples_of
 from finetuning.kinds.text_kind import shown
 
 # Value of `task.loss` -> the training examples that it needs, in words.
@@ -74,13 +74,23 @@ class Embedding(FinetuningKind[EmbeddingSettings]):
         """Return the fields of an example, of a query without the corpus."""
         return {name: value for name, value in example.items() if name != "corpus"}
 
+    def example_of(self, values: Mapping[str, Any], task: EmbeddingSettings) -> TextExample:
+        """Return the example that `by_name` has turned into these fields, read from JSON."""
+        classes = {"negatives": ContrastExample, "itself": SearchExample}
+        example = next((cls for key, cls in classes.items() if key in values), TextExample)
+        return example(**tuples_of(values))
+
     def standard_errors(
-        self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
+        self,
+        dataset: Dataset,
+        predictions: Sequence[Prediction],
+        examples: Sequence[Any],
+        baseline: Sequence[Prediction] | None = None,
     ) -> dict[str, float]:
         """Return the standard errors; for searches, whose scores are means over the queries."""
         if examples and isinstance(examples[0], SearchExample):
-            return errors_of_means(dataset, predictions, examples)
-        return super().standard_errors(dataset, predictions, examples)
+            return errors_of_means(dataset, predictions, examples, baseline)
+        return super().standard_errors(dataset, predictions, examples, baseline)
 
     references = staticmethod(word_search.predictions)
 

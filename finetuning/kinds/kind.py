@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple
 
 import numpy as np
@@ -136,8 +136,16 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         """Return the fields of an example with labels by name instead of by number."""
         return example
 
+    def example_of(self, values: Mapping[str, Any], task: SettingsT) -> Any:
+        """Return the example that `by_name` has turned into these fields, read from JSON."""
+        return self.kind.example(**tuples_of(values))
+
     def standard_errors(
-        self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
+        self,
+        dataset: Dataset,
+        predictions: Sequence[Prediction],
+        examples: Sequence[Any],
+        baseline: Sequence[Prediction] | None = None,
     ) -> dict[str, float]:
         """Return the standard errors of the main metrics, from the number of examples.
 
@@ -145,24 +153,31 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         deviation over resamples of the examples; kinds whose scores are means over the examples
         take the standard deviation of those over sqrt(n).
 
+        With the predictions of a `baseline` for the same examples, they are those of the
+        differences to its scores, from the same resamples.
+
         There are none for fewer than `MIN_EXAMPLES` examples: ± is read as the width of a normal
         distribution, which is then a poor approximation.
         """
         count = len(examples)
         if count < MIN_EXAMPLES:
             return {}
-        errors = {}
-        if set(dataset.metrics) != {"accuracy"}:
+
+        def resampled(answers: Sequence[Prediction]) -> Iterator[dict[str, float]]:
             rng = np.random.default_rng(0)
-            resampled = []
             for _ in range(_RESAMPLES):
                 rows = rng.integers(count, size=count)
-                answers = [predictions[row] for row in rows]
                 resample = [examples[row] for row in rows]
-                scores = dataset.score(answers, resample)
-                resampled.append(self.scores_of_resample(scores, resample, examples))
-            errors = {name: deviation(resampled, name) for name in dataset.metrics}
-        if "accuracy" in dataset.metrics:
+                scores = dataset.score([answers[row] for row in rows], resample)
+                yield self.scores_of_resample(scores, resample, examples)
+
+        errors = {}
+        if baseline is not None or set(dataset.metrics) != {"accuracy"}:
+            scores = [*resampled(predictions)]
+            if baseline is not None:
+                scores = differences(scores, resampled(baseline))
+            errors = {name: deviation(scores, name) for name in dataset.metrics}
+        if baseline is None and "accuracy" in dataset.metrics:
             value = dataset.score(predictions, examples)["accuracy"]
             errors["accuracy"] = math.sqrt(value * (1 - value) / count)
         return errors
@@ -277,15 +292,44 @@ def deviation(scores: Sequence[Mapping[str, float]], name: str) -> float:
     return float(np.std([score[name] for score in scores]))
 
 
+def differences(
+    scores: Iterable[Mapping[str, float]], others: Iterable[Mapping[str, float]]
+) -> list[dict[str, float]]:
+    """Return the differences of scores to those of a baseline, by name."""
+    return [
+        {name: score[name] - other[name] for name in score.keys() & other.keys()}
+        for score, other in zip(scores, others, strict=True)
+    ]
+
+
 def errors_of_means(
-    dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
+    dataset: Dataset,
+    predictions: Sequence[Prediction],
+    examples: Sequence[Any],
+    baseline: Sequence[Prediction] | None = None,
 ) -> dict[str, float]:
-    """Return the standard errors of scores that are means over the examples, none for few."""
+    """Return the standard errors of scores that are means over the examples, none for few.
+
+    With a `baseline`, they are those of the differences to its scores.
+    """
     if len(examples) < MIN_EXAMPLES:
         return {}
-    pairs = zip(predictions, examples, strict=True)
-    scores = [dataset.score([prediction], [example]) for prediction, example in pairs]
+
+    def scores_of(answers: Sequence[Prediction]) -> list[dict[str, float]]:
+        pairs = zip(answers, examples, strict=True)
+        return [dataset.score([answer], [example]) for answer, example in pairs]
+
+    scores = scores_of(predictions)
+    if baseline is not None:
+        scores = differences(scores, scores_of(baseline))
     return {name: deviation(scores, name) / math.sqrt(len(scores)) for name in dataset.metrics}
+
+
+def tuples_of(values: Any) -> Any:
+    """Return a value of JSON with tuples for lists, as examples have them."""
+    if isinstance(values, dict):
+        return {name: tuples_of(value) for name, value in values.items()}
+    return tuple(map(tuples_of, values)) if isinstance(values, list) else values
 
 
 def text_of(row: Mapping[str, Any], name: str) -> str:

@@ -161,6 +161,10 @@ class MultiLabel(TextKind[MultiLabelSettings]):
         """Return the names of labels."""
         return [task.labels[i] for i in label]
 
+    def label_of(self, task: MultiLabelSettings, names: Sequence[str]) -> tuple[int, ...]:
+        """Return the indices of labels."""
+        return tuple(map(task.labels.index, names))
+
     def taught_loss(
         self, task: MultiLabelSettings, loss: str, temperature: float
     ) -> tf_keras.losses.Loss:

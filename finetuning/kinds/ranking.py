@@ -96,12 +96,17 @@ class Ranking(FinetuningKind[RankingSettings]):
         return mistakes.worst(rows)
 
     def standard_errors(
-        self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
+        self,
+        dataset: Dataset,
+        predictions: Sequence[Prediction],
+        examples: Sequence[Any],
+        baseline: Sequence[Prediction] | None = None,
     ) -> dict[str, float]:
         """Return the standard errors of the means over the queries that are scored."""
         clean = [row for row, example in enumerate(examples) if example.is_clean]
         scored = [predictions[row] for row in clean], [examples[row] for row in clean]
-        return errors_of_means(dataset, *scored)
+        others = None if baseline is None else [baseline[row] for row in clean]
+        return errors_of_means(dataset, *scored, others)
 
     references = staticmethod(word_search.of_candidates)
 

@@ -14,7 +14,7 @@ from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD, score_answer
 from finetuning.datasets.spans import squad
 from finetuning.kinds.cards import mistakes
-from finetuning.kinds.kind import FinetuningKind, text_of
+from finetuning.kinds.kind import FinetuningKind, differences, text_of
 from finetuning.kinds.thresholds import Examples, Thresholds
 
 _NONE = "(no answer)"
@@ -90,7 +90,11 @@ class Span(FinetuningKind[SpanSettings]):
         return mistakes.worst_of_kinds(rows, "question", what)
 
     def standard_errors(
-        self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
+        self,
+        dataset: Dataset,
+        predictions: Sequence[Prediction],
+        examples: Sequence[SpanExample],
+        baseline: Sequence[Prediction] | None = None,
     ) -> dict[str, float]:
         """Return the standard errors of means over questions, with the contexts as clusters.
 
@@ -102,19 +106,32 @@ class Span(FinetuningKind[SpanSettings]):
         if len(numbers) < MIN_EXAMPLES:
             return {}
 
+        scores = self._scores_of_each(dataset, predictions, examples)
+        if baseline is not None:
+            scores = differences(scores, self._scores_of_each(dataset, baseline, examples))
+        errors = {}
+        for name in dataset.metrics:
+            values = np.array([score[name] for score in scores])
+            errors[name] = error_of_ratio(values, np.ones(len(values)), contexts)
+        return errors
+
+    def _scores_of_each(
+        self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
+    ) -> list[dict[str, float]]:
+        """Return the scores of each answer; the best threshold is that for all of them."""
+
         def scores_of(answers: Sequence[Prediction]) -> list[dict[str, float]]:
             return [dataset.score([a], [e]) for a, e in zip(answers, examples, strict=True)]
 
-        given = best = scores_of(predictions)
-        if set(dataset.metrics) & set(AT_BEST_THRESHOLD):
-            threshold = dataset.score(predictions, examples)[self.thresholds.best_value]
-            best = scores_of([answered(prediction, threshold) for prediction in predictions])
-        errors = {}
-        for name in dataset.metrics:
-            scores = best if name in AT_BEST_THRESHOLD else given
-            values = np.array([score[AT_BEST_THRESHOLD.get(name, name)] for score in scores])
-            errors[name] = error_of_ratio(values, np.ones(len(values)), contexts)
-        return errors
+        scores = scores_of(predictions)
+        if not set(dataset.metrics) & set(AT_BEST_THRESHOLD):
+            return scores
+        threshold = dataset.score(predictions, examples)[self.thresholds.best_value]
+        best = scores_of([answered(prediction, threshold) for prediction in predictions])
+        return [
+            score | {name: at_best[other] for name, other in AT_BEST_THRESHOLD.items()}
+            for score, at_best in zip(scores, best, strict=True)
+        ]
 
     def has_thresholds(self, task: SpanSettings) -> bool:
         """Return True for SQuAD 2.0."""

@@ -1,6 +1,7 @@
 """What the kinds on a text or a pair of texts share."""
 
 import abc
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,17 @@ class TextKind(FinetuningKind[TextSettingsT]):
         """Return the fields of an example with its label by name, if it is known."""
         label = example["label"]
         return example if label is None else {**example, "label": self.label_names(task, label)}
+
+    def example_of(self, values: Mapping[str, Any], task: TextSettingsT) -> TextExample:
+        """Return the example that `by_name` has turned into these fields, read from JSON."""
+        example: TextExample = super().example_of(values, task)
+        if example.label is None:
+            return example
+        return dataclasses.replace(example, label=self.label_of(task, example.label))
+
+    def label_of(self, task: TextSettingsT, names: Any) -> Any:
+        """Return the label of an example whose names `label_names` returns; here a number."""
+        return names
 
     @abc.abstractmethod
     def label_names(self, task: TextSettingsT, label: Any) -> Any:

@@ -9,7 +9,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files.json_text import json_object
+from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.runtime.report_text import markdown_table
 from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction
@@ -136,6 +139,26 @@ def write_predictions(
                 del known["id"]
             row = {"example": known, "prediction": prediction}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def read_predictions(path: str, task: TaskSettings) -> tuple[list[Any], list[Prediction]]:
+    """Return the examples and the predictions in a file that `write_predictions` wrote.
+
+    Raises:
+      InputError: a line is not such an example with a prediction.
+    """
+    kind, examples, predictions = FINETUNING[task.kind], [], []
+    for number, line in lines_of(path):
+        row = json_object(line, f"{path}:{number}", allow_nan=True)
+        try:
+            examples.append(kind.example_of(row["example"], task))
+            predictions.append(dict(row["prediction"]))
+        except (KeyError, TypeError, ValueError):
+            raise InputError(
+                f"{path}:{number} must be an example and its prediction as fine-tuning writes "
+                f"them. Received: {shortened(row)}. Restore the file, or train the run again."
+            ) from None
+    return examples, predictions
 
 
 def upper_bounds(kind: str, scores: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.models.checkpoints import weights_of
 from albert_tf.optimization import LinearWarmupLinearDecay
 from albert_tf.optimization.layerwise_adamw import LayerwiseAdamW
 from albert_tf.runtime import devices
@@ -160,19 +161,6 @@ def evaluated_loss(model: TaskModel, features: Features, batch_size: int) -> flo
     with model.distribute_strategy.scope():
         model.compile(loss=model.training_losses())
     return model.evaluate(batches.prefetch(2), verbose=0, return_dict=True)["loss"]
-
-
-def weights_of(model: TaskModel) -> tf.train.Checkpoint:
-    """Return a checkpoint of the model's layers.
-
-    A compiled model itself also tracks its optimizer.
-    """
-    layers = {
-        name: child
-        for name, child in tf.train.TrackableView.children(model).items()
-        if isinstance(child, tf_keras.layers.Layer) and name in vars(model)
-    }
-    return tf.train.Checkpoint(**layers)
 
 
 class FinetuningState:

@@ -26,9 +26,9 @@ RUNS = {
 @pytest.fixture
 def run(name, tiny, small_tokenizer, tmp_path: pathlib.Path, monkeypatch) -> None:
     """The run of random weights that the lines of a name load, from the working directory."""
+    monkeypatch.chdir(tmp_path)
     if name not in RUNS:
         return
-    monkeypatch.chdir(tmp_path)
     tf_keras.utils.set_random_seed(1)
     (path, task), rng = RUNS[name], np.random.default_rng(0)
     shapes = head_shapes(tiny, task)

@@ -13,6 +13,7 @@ import tf_keras
 
 from albert_tf.export import __main__ as export
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.predictor import load_predictor
 from examples import finetune_checkpoint, finetune_hub, finetune_raw_text
 from finetuning import predict
 from finetuning import train as finetune
@@ -145,12 +146,15 @@ def test_the_scripts_of_examples(start: str, tmp_path: pathlib.Path, capsys):
     for kind in ("preprocessing", "encoder"):
         export.main(export.ExportOptions(start, str(tmp_path / kind), kind=kind, unfinished=True))
     preprocessing, encoder = (str(tmp_path / k / "1") for k in ("preprocessing", "encoder"))
-    one = finetune_checkpoint.main(start, str(table), epochs=8, rate=1e-3)
+    run = str(tmp_path / "run")
+    one = finetune_checkpoint.main(start, str(table), run, epochs=8, rate=1e-3)
     note = "note: 1 of 80 examples are longer than task.seq_length=64 and are truncated"
     assert note in capsys.readouterr().out
     other = finetune_hub.main(preprocessing, encoder, str(table), epochs=8, rate=1e-3)
     for model in (one, other):
         assert model.history.history["accuracy"][-1] > 0.9
+    answers = load_predictor(run)(["pear apple", "hammer saw"])
+    assert [answer["label"] for answer in answers] == ["fruit", "tool"]
     saved = str(tmp_path / "reviews")
     finetune_raw_text.main(preprocessing, encoder, str(table), saved, epochs=8, rate=1e-3)
     assert os.path.isfile(os.path.join(saved, "saved_model.pb"))

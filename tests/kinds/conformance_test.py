@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import albert_tf
 from albert_tf.convert import native
 from albert_tf.convert.__main__ import ConvertOptions
 from albert_tf.convert.__main__ import main as convert
@@ -27,6 +28,7 @@ from albert_tf.tasks.predictor import Predictor, load_predictor, predict, task_o
 from finetuning.datasets.dataset import Data
 from finetuning.kinds.kind import SQUARED_ERROR, TeacherOutput
 from finetuning.kinds.registry import FINETUNING
+from finetuning.reporting import report
 from finetuning.training.keys import require_settings
 from tests.kinds.cases import CASES
 from tests.kinds.comparing import odd_examples, same
@@ -47,6 +49,24 @@ def test_settings_come_back_from_json(case):
     assert case.settings.limits(case.settings.seq_length) == {}
     short = case.settings.replace(**case.settings.limits(16))
     assert short.seq_length == 16 and short.head() == case.settings.head()
+
+
+def test_an_example_is_read_back_from_a_file_of_predictions(case, tmp_path):
+    path, examples = str(tmp_path / "dev.jsonl"), [*case.examples, *case.more]
+    unlabeled = [case.unlabeled(text) for text in case.texts]
+    given = [{"number": number} for number in range(len(examples + unlabeled))]
+    report.write_predictions(path, case.settings, given, examples + unlabeled)
+    assert report.read_predictions(path, case.settings) == (examples + unlabeled, given)
+
+
+def test_a_model_in_memory_is_saved_as_a_run(predictor, tmp_path):
+    path = str(tmp_path / "run")
+    albert_tf.save_model(predictor.model, path, predictor.tokenizer)
+    saved = load_predictor(path)
+    assert saved.task == predictor.task
+    assert saved.tokenizer.fingerprint == predictor.tokenizer.fingerprint
+    for one, other in zip(saved.model.weights, predictor.model.weights, strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=one.name)
 
 
 def test_an_impossible_setting_is_named_with_its_file(path, tmp_path):

@@ -168,7 +168,7 @@ def test_weights_that_the_model_lacks_are_an_error(load, copy, tiny):
 def test_a_checkpoint_without_heads(copy, tiny):
     encoder = AlbertEncoder(tiny).create_weights()
     save_newer(copy, model=tf.train.Checkpoint(encoder=encoder))
-    assert "7 missing (model/mlm_head/" in one_line(load_pretrainer, copy)
+    assert "is an encoder and has no pretraining heads" in one_line(load_pretrainer, copy)
     np.testing.assert_array_equal(load_encoder(copy).pooler.kernel, encoder.pooler.kernel)
 
 

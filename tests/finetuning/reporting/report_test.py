@@ -77,6 +77,18 @@ def test_answers_about_one_context_go_right_together():
     assert tuned.standard_errors(ONE, together, about(questions, 29)) == {}
 
 
+@pytest.mark.parametrize("task", [ONE, TWO])
+def test_the_error_of_a_difference_has_contexts_as_clusters(task):
+    """To answers that are all wrong, the differences are the scores; to equal ones they are 0."""
+    tuned, questions = FINETUNING["span"], about([QUESTION] * 160, 40)
+    together, wrong = [span("x y"), span("z")] * 80, [span("z")] * 160
+    alone = tuned.standard_errors(task, together, questions)
+    assert alone["exact_match"] == pytest.approx(0.5 / 39**0.5)
+    assert tuned.standard_errors(task, together, questions, wrong) == pytest.approx(alone)
+    none = tuned.standard_errors(task, together, questions, together)
+    assert none == dict.fromkeys(task.metrics, 0.0)
+
+
 def test_the_error_at_the_best_threshold_is_that_of_the_answers_given_there():
     """Null scores 0, 1, 2, 3 and a last question without an answer: best answered up to 2.
 
