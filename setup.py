@@ -7,8 +7,9 @@ another project (albert_tf/runtime/programs.py).
 import ast
 import email
 import pathlib
-import shutil
+import re
 import subprocess
+import sys
 
 from setuptools import find_packages, setup
 
@@ -31,14 +32,24 @@ def version() -> str:
         for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_VERSION"
     ]
-    if not ((ROOT / ".git").exists() and shutil.which("git")):
+    if not (ROOT / ".git").exists():
         return of_sources
-    changes = _git("status", "--porcelain", "--untracked-files=no")
-    tags = _git("tag", "--points-at", "HEAD", "--list", "v[0-9]*").split()
+    try:
+        changes = _git("status", "--porcelain", "--untracked-files=no")
+        tags = _git("tag", "--points-at", "HEAD", "--list", "v[0-9]*").split()
+        commit = _git("rev-parse", "--short=8", "HEAD")
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"albert_tf: the commit is unknown, since git failed: {error}", file=sys.stderr)
+        return of_sources
     if tags and not changes:
-        return tags[-1][1:]
-    commit = _git("rev-parse", "--short=8", "HEAD")
+        return max(tags, key=_order)[1:]
     return f"{of_sources}+g{commit}{'.changed' if changes else ''}"
+
+
+def _order(tag: str) -> tuple[list[int], bool]:
+    """Return the key by which v0.10.0 comes after v0.9.0 and after v0.10.0rc1."""
+    release = re.match(r"v[\d.]+", tag)[0]
+    return [int(number) for number in re.findall(r"\d+", release)], release == tag
 
 
 def _git(*arguments: str) -> str:

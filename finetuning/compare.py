@@ -36,7 +36,7 @@ from albert_tf.tasks.predictor import task_of
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Prediction
 from finetuning.kinds.registry import FINETUNING
-from finetuning.reporting.report import read_predictions
+from finetuning.reporting.report import read_predictions, with_error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +62,7 @@ class _Run(NamedTuple):
       data: the fingerprint of all its data.
       examples: the dev examples, by the name of the dev set.
       predictions: the predictions for them.
+      scores: their scores.
     """
 
     path: str
@@ -69,6 +70,7 @@ class _Run(NamedTuple):
     data: str | None
     examples: dict[str, list[Any]]
     predictions: dict[str, list[Prediction]]
+    scores: dict[str, dict[str, float]]
 
 
 def main(options: CompareOptions) -> None:
@@ -143,9 +145,17 @@ def _read(path: str) -> _Run:
             f"{shortened(name)}. Train it again."
         )
     head = name, task.kind, task.labels if task.has_labels() else ()
-    run = _Run(path, head, config.get("data"), {}, {})
+    run = _Run(path, head, config.get("data"), {}, {}, {})
     for part, file in files.items():
-        run.examples[part], run.predictions[part] = read_predictions(file, task)
+        examples, predictions = read_predictions(file, task)
+        try:
+            run.scores[part] = DATASETS[name].score(predictions, examples)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{file} must hold predictions of the kind {task.kind!r}. Received: some that have "
+                f"no score ({error!r}). Restore the file, or train the run again."
+            ) from None
+        run.examples[part], run.predictions[part] = examples, predictions
     return run
 
 
@@ -177,7 +187,7 @@ def _row(run: _Run, baseline: _Run) -> dict[str, Any]:
     dataset, kind = DATASETS[run.head[0]], FINETUNING[run.head[1]]
     for part, examples in run.examples.items():
         own, others = run.predictions[part], baseline.predictions[part]
-        scores, of_baseline = dataset.score(own, examples), dataset.score(others, examples)
+        scores, of_baseline = run.scores[part], baseline.scores[part]
         errors = kind.standard_errors(dataset, own, examples)
         paired = {} if run is baseline else kind.standard_errors(dataset, own, examples, others)
         for metric in dataset.metrics:
@@ -200,8 +210,8 @@ def _shown(row: dict[str, Any], name: str) -> str:
     """Return a value with its error; nothing for differences of the baseline to itself."""
     if name not in row:
         return ""
-    sign, error = "+" if name.endswith("_difference") else "", row[f"{name}_error"]
-    return f"{row[name]:{sign}.4f}" + ("" if error is None else f" ± {error:.4f}")
+    text = with_error(row[name], row[f"{name}_error"])
+    return f"+{text}" if name.endswith("_difference") and row[name] >= 0 else text
 
 
 if __name__ == "__main__":

@@ -33,8 +33,10 @@ _UNREADABLE = re.compile(r"[\[\\]")
 _SHOWN = 3  # names of each kind in an error message
 
 
-def has_heads(path: str) -> bool:
+def has_heads(path: str, some: bool = False) -> bool:
     """Return True if the checkpoint of a run or converted folder contains the pretraining heads.
+
+    With `some`, one of them is enough.
 
     Raises:
       InputError: there is no checkpoint, or it is damaged.
@@ -46,7 +48,7 @@ def has_heads(path: str) -> bool:
         except DAMAGE as error:
             reason = textwrap.shorten(str(error), 200)
             raise InputError(f"{prefix!r} is not a readable checkpoint: {reason}") from None
-    return all(
+    return (any if some else all)(
         any(name.startswith(f"model/{layer}/") for name in names)
         for layer in (head.layer for head in load_heads(path))
     )

@@ -71,7 +71,7 @@ class AlbertPretrainer(ConfiguredModel):
         path = pretrained.locate(path)
         require_heads(path)
         config = load_config(path)
-        if not has_heads(path):
+        if not has_heads(path, some=True):
             raise InputError(
                 f"{path!r} is an encoder and has no pretraining heads: pass the run that it was "
                 "initialized from, or load it with albert_tf.load_encoder."

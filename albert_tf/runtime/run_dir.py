@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+import albert_tf
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import (
     InputError,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:  # albert_tf.text imports this package
     from albert_tf.text.tokenizer import Tokenizer
 
 PACKAGES = (
-    "albert_tf",
     "tensorflow",
     "tensorflow-text",
     "tf-keras",
@@ -284,11 +284,12 @@ def _another_configuration(path: str, differing: list[str]) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Return the Python, platform, cores, package versions, commit and command of this process."""
+    """Return the Python, platform, cores, versions, commit and command of this process."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
+        "albert_tf": albert_tf.__version__,
         "packages": {name: version_of(name) for name in PACKAGES},
         "commit": _commit(),
         "command": sys.argv,

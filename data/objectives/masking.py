@@ -76,9 +76,9 @@ class MaskingConfig(Bounded):
         largest = max(1, round(max(self.rate, self.first_rate) * seq_length))
         if self.first_rate and 0 < self.max_predictions < largest:
             raise ConfigError(
-                "`masking.max_predictions` must be at least the number of predictions at "
-                f"`masking.first_rate`, {largest} of {seq_length}, or 0 for that number. "
-                f"Received: {self.max_predictions}."
+                "`masking.max_predictions` must be at least the number of predictions at the "
+                f"larger of `masking.rate` and `masking.first_rate`, {largest} of {seq_length}, or "
+                f"0 for that number. Received: {self.max_predictions}."
             )
         return self.max_predictions or largest
 

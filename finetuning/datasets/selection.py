@@ -154,8 +154,8 @@ def read_part(dataset: Dataset, source: Source, part: str, task: TaskSettings) -
     try:
         return dataset.read_part(source, part, task)
     except InputNotFoundError:
-        if os.path.isfile(os.path.join(source.data_dir or "", part)):
-            name = os.path.splitext(without_suffix(part))[0]
+        name = os.path.splitext(without_suffix(part))[0]
+        if name != part and os.path.isfile(os.path.join(source.data_dir or "", part)):
             raise InputError(
                 "--part must be the name of a part, which is that of its file without the "
                 f"extension. Received: {part!r}. Pass --part={name}."

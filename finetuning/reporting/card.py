@@ -67,7 +67,7 @@ def _origin(
 ) -> str:
     parameters = settings.from_dict(AlbertConfig, config["model"]).param_count()
     environment = run.environment()
-    commit, version = environment.get("commit"), environment.get("packages", {}).get("albert_tf")
+    commit, version = environment.get("commit"), environment.get("albert_tf")
     code = f", with the code of commit `{commit}`" if commit else ""
     if version and not commit:
         code = f", with albert_tf {version}"

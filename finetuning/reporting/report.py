@@ -152,7 +152,7 @@ def read_predictions(path: str, task: TaskSettings) -> tuple[list[Any], list[Pre
         row = json_object(line, f"{path}:{number}", allow_nan=True)
         try:
             examples.append(kind.example_of(row["example"], task))
-            predictions.append(dict(row["prediction"]))
+            predictions.append({**row["prediction"]})
         except (KeyError, TypeError, ValueError):
             raise InputError(
                 f"{path}:{number} must be an example and its prediction as fine-tuning writes "

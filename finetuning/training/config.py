@@ -126,7 +126,7 @@ class Plan:
         """
         epoch = math.ceil(num_units / training.batch_size)
         exact = round(training.epochs * num_units / training.batch_size, 6)  # 1.1 * 10 is above 11
-        steps = training.steps or math.ceil(exact)
+        steps = training.steps or max(1, math.ceil(exact))
         warmup = training.warmup_steps
         if warmup is None:
             warmup = min(round(steps * training.warmup_fraction), steps - 1)

@@ -80,7 +80,7 @@ def test_equal_answers_do_not_differ(dataset, leave, tmp_path, capsys):
     for metric in DATASETS[dataset].metrics:
         values = [float(row[f"{metric}_difference{ending}"]) for ending in ("", "_error")]
         assert values == [0, 0] and float(row[f"{metric}_error"]) > 0
-    assert "+0.0000 ± 0.0000" in capsys.readouterr().out
+    assert "| +0.0000 |" in capsys.readouterr().out
 
 
 def test_a_correlation_s_difference_is_of_the_same_resamples():
@@ -154,6 +154,12 @@ def test_lost_and_damaged_predictions_are_named(leave, tmp_path):
     for damaged in ({"example": {}}, {"example": {"first": "a", "label": "maybe"}}):
         file.write_text("\n".join([lines[0], json.dumps(damaged | {"prediction": {}})]))
         with pytest.raises(InputError, match=r"dev.jsonl:2 must be an example and its prediction"):
+            main(CompareOptions((run, other)))
+    example = json.loads(lines[1])["example"]
+    for damaged in ({}, {"label": "a"}):
+        row = {"example": example, "prediction": damaged}
+        file.write_text("\n".join([lines[0], json.dumps(row)]))
+        with pytest.raises(InputError, match=r"dev.jsonl must hold predictions of the kind"):
             main(CompareOptions((run, other)))
     shutil.rmtree(file.parent)
     with pytest.raises(InputError, match="other must be a run of finetuning.train, with predict"):

@@ -84,8 +84,11 @@ def test_with_train_it_goes_from_text_to_an_export_that_answers(wheel: pathlib.P
 
 
 def test_the_version_of_a_build_without_a_tag_names_its_commit(tmp_path):
+    if not (ROOT / ".git").exists():
+        pytest.skip("not in a git checkout")
     git = ["git", "-C", str(tmp_path)]
-    subprocess.run(["git", "clone", "--quiet", "--depth=1", ROOT.as_uri(), tmp_path], check=True)
+    clone = ["git", "clone", "--quiet", "--depth=1", "--no-tags", ROOT.as_uri(), str(tmp_path)]
+    subprocess.run(clone, check=True)
     commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
 
     def version() -> str:
@@ -98,5 +101,6 @@ def test_the_version_of_a_build_without_a_tag_names_its_commit(tmp_path):
         file.write("\n")
     assert version().endswith(f"{commit.stdout[:8]}.changed")
     subprocess.run([*git, "checkout", "--quiet", "."], check=True)
-    subprocess.run([*git, "tag", "v0.9.0"], check=True)
-    assert version() == "0.9.0"
+    for tag in ("v0.9.0", "v0.10.0", "v0.10.0rc1"):
+        subprocess.run([*git, "tag", tag], check=True)
+    assert version() == "0.10.0"

@@ -282,7 +282,7 @@ def test_slots():
         MaskingConfig().slots(8193)
     falling = MaskingConfig(first_rate=0.3)
     assert falling.slots(128) == 38  # round(38.4), of the larger rate
-    with pytest.raises(ConfigError, match="at `masking.first_rate`, 38 of 128, or 0.*: 20"):
+    with pytest.raises(ConfigError, match="larger of .*first_rate`, 38 of 128, or 0.*: 20"):
         dataclasses.replace(falling, max_predictions=20).slots(128)
 
 

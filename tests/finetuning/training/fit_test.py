@@ -66,7 +66,9 @@ def tune(
     return model.get_weights()
 
 
-@pytest.mark.parametrize(("epochs", "steps"), [(1.1, 11), (2.2, 22), (1.11, 12), (3, 30)])
+@pytest.mark.parametrize(
+    ("epochs", "steps"), [(1.1, 11), (2.2, 22), (1.11, 12), (3, 30), (1e-9, 1)]
+)
 def test_a_part_of_an_epoch_is_rounded_up(epochs, steps):
     assert Plan.of(TrainingConfig(epochs=epochs, batch_size=10), 100).steps == steps
 
@@ -362,6 +364,7 @@ def test_shortened_lengths_are_printed(begin: StartingPoint, capsys):
     """To 64 positions; 128 * 64 // 384 is 21."""
 
     def note(task: SpanSettings, *chosen: str) -> str:
+        chosen = (*chosen, "training.learning_rate=0.001")  # otherwise there is a note on the rate
         resolve(begin, Data(task, [], {}), {}, chosen, "cpu")
         return capsys.readouterr().out
 
