@@ -1,9 +1,10 @@
 """Fine-tune a checkpoint on a table of texts and labels, in your own script.
 
-python -m examples.finetune_checkpoint runs/first reviews/train.tsv runs/reviews
+python -m examples.finetune_checkpoint runs/first reviews/train.tsv runs/mine
 """
 
 import csv
+import os
 import sys
 
 import tensorflow as tf
@@ -51,6 +52,8 @@ def _batch(features: albert_tf.Features, units: tf.Tensor) -> tuple:
 
 if __name__ == "__main__":
     if len(sys.argv) != 4:
-        usage = "runs/first reviews/train.tsv runs/reviews"
+        usage = "runs/first reviews/train.tsv runs/mine"
         sys.exit(f"usage: python -m examples.finetune_checkpoint {usage}")
+    if os.path.exists(sys.argv[3]):
+        sys.exit(f"{sys.argv[3]} exists: name a new folder")
     main(*sys.argv[1:])

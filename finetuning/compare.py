@@ -79,7 +79,7 @@ def main(options: CompareOptions) -> None:
         outputs.require_file(options.output, "--output")
     first = _paths([options.baseline], "--baseline") if options.baseline else []
     if len(first) > 1:
-        raise InputError(f"--baseline must be one run. Received: {', '.join(first)}.")
+        raise InputError(f"--baseline must be one run. Received: {', '.join(first)}. Pass one.")
     paths = list(dict.fromkeys([*first, *_paths(options.runs, "--runs")]))
     if len(paths) < 2:
         raise InputError(f"--runs must name two or more runs. Received: {paths[0]}. Add another.")
@@ -123,10 +123,14 @@ def _paths(items: Sequence[str], flag: str) -> list[str]:
 
 
 def _with_seeds(path: str) -> list[str]:
-    """Return a folder and those of its seeds, if they are complete runs."""
+    """Return a folder and those of its seeds, if they are complete runs; note unfinished ones."""
     seeds = glob.glob(os.path.join(glob.escape(path), "seed-*"))
-    folders = map(os.path.normpath, (path, *sorted(seeds, key=lambda seed: (len(seed), seed))))
-    return [folder for folder in folders if RunDir(folder).is_complete]
+    folders = [path, *sorted(seeds, key=lambda seed: (len(seed), seed))]
+    runs = [RunDir(os.path.normpath(folder)) for folder in folders]
+    for run in runs:
+        if run.is_unfinished:
+            print(f"note: {run.path} has not ended and is left out.", file=sys.stderr)
+    return [run.path for run in runs if run.is_complete]
 
 
 def _read(path: str) -> _Run:

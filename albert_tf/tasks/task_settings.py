@@ -105,8 +105,14 @@ def require_labels(labels: Sequence[str], least: int) -> None:
     """Check the setting `task.labels`.
 
     Raises:
-      ConfigError: there are fewer than `least` labels, or two have the same name.
+      ConfigError: there are fewer than `least` labels, two have the same name, or a name is no
+        string, as those of a file are.
     """
+    if isinstance(labels, str) or not all(isinstance(label, str) for label in labels):
+        raise ConfigError(
+            f"`task.labels` must be a tuple of strings. Received: {shortened(labels)}. Pass "
+            "tuple(map(str, labels))."
+        )
     if len(labels) < least or len(set(labels)) != len(labels):
         words = {1: "one", 2: "two"}[least]
         raise ConfigError(

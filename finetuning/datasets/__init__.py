@@ -67,13 +67,14 @@ def dataset_name(run_dir: str, given: str | None) -> str:
       given: the name from --task; None: the run's own.
 
     Raises:
-      InputError: the name is unknown, or there is none because the run is a converted model.
+      InputError: the name is unknown, or there is none, as for a model that was converted or saved
+        by a script.
     """
     name = given or RunDir(run_dir).config().get("name")
     if name is None:
         raise InputError(
-            f"--run_dir={run_dir} is a converted model and does not state its dataset. Pass "
-            f"--task, one of {', '.join(DATASETS)}."
+            f"--run_dir={run_dir} does not state its dataset, as it was converted or saved by a "
+            f"script. Pass --task, one of {', '.join(DATASETS)}."
         )
     if str(name) not in DATASETS:
         raise InputError(f"--task: {settings.unknown_key(str(name), DATASETS, 'task')}")

@@ -256,6 +256,8 @@ def resolve(
             f"`{masking[0]}` applies only to the compact layout: these records were masked when "
             "they were built. Omit it, or rebuild the records with --layout=compact."
         )
+    if manifest.layout == COMPACT:
+        config.masking.slots(manifest.seq_length)  # raises if they do not fit
     model = dataclasses.replace(model, vocab_size=manifest.vocab_size)
     precision = devices.resolve_precision(config.precision, device)
     ratio = config.loop.global_batch_size / experiment.loop.global_batch_size
@@ -264,6 +266,12 @@ def resolve(
         config.optimizer, learning_rate=config.optimizer.learning_rate * ratio**power
     )
     config = dataclasses.replace(config, model=model, optimizer=optimizer, precision=precision)
+    _require_schedule(config)
+    return config
+
+
+def _require_schedule(config: PretrainConfig) -> None:
+    """Check that warm-up and decay fit into the schedule, and the schedule into the run."""
     if config.schedule_steps > config.loop.steps:
         raise ConfigError(
             "`optimizer.schedule_steps` must not exceed `loop.steps`: the learning rate would not "
@@ -281,4 +289,3 @@ def resolve(
             f"Received: {config.optimizer.warmup_steps} and {config.optimizer.decay_steps} of "
             f"{config.schedule_steps} steps."
         )
-    return config

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -164,3 +165,13 @@ def test_lost_and_damaged_predictions_are_named(leave, tmp_path):
     shutil.rmtree(file.parent)
     with pytest.raises(InputError, match="other must be a run of finetuning.train, with predict"):
         main(CompareOptions((run, other)))
+
+
+def test_a_seed_that_has_not_ended_is_noted(leave, tmp_path, capsys):
+    first = leave("first", "01" * 20)
+    (tmp_path / "seeds").mkdir()
+    done, unfinished = (leave(f"seeds/seed-{seed}", "01" * 20) for seed in (0, 1))
+    os.remove(RunDir(unfinished).result_path)
+    rows = compared(tmp_path, first, str(tmp_path / "seeds"))
+    assert [row["run"] for row in rows] == [first, done]
+    assert f"note: {unfinished} has not ended and is left out." in capsys.readouterr().err

@@ -46,6 +46,9 @@ def test_names_of_tags():
     for labels in ((), ("a", "a")):
         with pytest.raises(ConfigError, match="one or more different names"):
             TokenSettings(labels)
+    for labels in ((0, 1), "ab", np.array([0, 1])):
+        with pytest.raises(ConfigError, match="must be a tuple of strings. Received: .*map.str"):
+            TokenSettings(labels)
 
 
 def test_windows_and_tags_by_hand():

@@ -30,6 +30,7 @@ def test_records_decide_vocabulary_and_length():
         ("loop.step=5", ("loop.step", "loop.steps")),
         ("objective.pair=sopp", ("objective.pair", "sop", "sopp")),
         ("masking.rate=1.5", ("masking.rate", "1.5")),
+        ("masking.max_predictions=129", ("masking.max_predictions", "128", "129")),
         ("seed=4294967296", ("seed", "4294967296")),
         ("optimizer.decay_steps=31", ("optimizer.decay_steps", "10 and 31 of 40")),
         ("optimizer.name=sgd", ("optimizer.name", "lamb", "sgd")),
