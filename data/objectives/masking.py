@@ -86,6 +86,7 @@ class MaskingConfig(Bounded):
         """Return the rate at a step of a schedule, float32."""
         if not self.first_rate:
             return tf.constant(self.rate)
+        assert schedule_steps, "a rate that changes needs the length of its schedule"
         done = tf.minimum(1.0, tf.cast(step, tf.float32) / schedule_steps)
         return self.first_rate + (self.rate - self.first_rate) * done
 

@@ -28,7 +28,9 @@ def back(tuned: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_it_answers_a_part_of_a_named_data_set(back, tuned, fruit, tmp_path, capsys):
     own, out = PredictOptions(str(tuned / "seed-0"), output=str(tmp_path / "own")), tmp_path / "out"
     values = {"data_dir": fruit, "part": "dev"}
-    with pytest.raises(InputError, match="does not state its dataset, as it was converted .* Pass --task, one of"):
+    with pytest.raises(
+        InputError, match="does not state its dataset, as it was converted .* Pass --task, one of"
+    ):
         predict.main(PredictOptions(back, **values), load=load_once)
     predict.main(
         PredictOptions(back, output=str(out), task="text_classification", **values), load=load_once

@@ -52,7 +52,6 @@ def fingerprint(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
 def fingerprints(records: Records, config: PretrainConfig, count: int) -> list[int]:
     """The fingerprints of the first batches of a run."""
     size = config.loop.global_batch_size
-    batches = training_batches(
-        records, config.objective.of_pairs, config.masking, size, config.seed
-    )
+    values = config.objective.of_pairs, config.masking, size, config.seed
+    batches = training_batches(records, *values, schedule_steps=config.schedule_steps)
     return [int(fingerprint(batch)) for batch in batches.take(count)]
