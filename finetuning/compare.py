@@ -20,7 +20,6 @@ values as CSV, with errors in columns of their own.
 
 import csv
 import dataclasses
-import glob
 import os
 import sys
 from collections.abc import Sequence
@@ -124,9 +123,7 @@ def _paths(items: Sequence[str], flag: str) -> list[str]:
 
 def _with_seeds(path: str) -> list[str]:
     """Return a folder and those of its seeds, if they are complete runs; note unfinished ones."""
-    seeds = glob.glob(os.path.join(glob.escape(path), "seed-*"))
-    folders = [path, *sorted(seeds, key=lambda seed: (len(seed), seed))]
-    runs = [RunDir(os.path.normpath(folder)) for folder in folders]
+    runs = RunDir(os.path.normpath(path)).with_seeds()
     for run in runs:
         if run.is_unfinished:
             print(f"note: {run.path} has not ended and is left out.", file=sys.stderr)

@@ -36,7 +36,6 @@ Table 9, for which the paper fine-tuned RTE, STS-B and MRPC from its MNLI model:
 """
 
 import dataclasses
-import glob
 import json
 import os
 import subprocess
@@ -237,22 +236,16 @@ def _start(options: TableOptions, run: str, task: str) -> str:
     """
     if not options.from_mnli or task not in _FROM_MNLI:
         return f"--init={run}"
-    if begun := _seeds_at(_target(options, run, task)):
+    if begun := RunDir(_target(options, run, task)).with_seeds():
         return f"--init_from_task={begun[0].config()['init']}"
     mnli = _target(options, run, "mnli")
-    finished = [seed for seed in _seeds_at(mnli) if seed.is_complete]
+    finished = [seed for seed in RunDir(mnli).with_seeds() if seed.is_complete]
     if finished:
         best = max(finished, key=lambda seed: intact_results.read_result(seed)["accuracy"])
         return f"--init_from_task={best.path}"
     if not options.dry_run:
         raise InputError(f"no finished run in {mnli}")
     return f"--init_from_task={mnli}"
-
-
-def _seeds_at(target: str) -> list[RunDir]:
-    """Return the runs of a fine-tuning that have begun, sorted by path."""
-    paths = [target, *sorted(glob.glob(os.path.join(glob.escape(target), "seed-*")))]
-    return [run for run in map(RunDir, paths) if os.path.isfile(run.config_path)]
 
 
 def _command(

@@ -104,6 +104,12 @@ class RunDir:
             os.path.basename(path)[: -len(".jsonl")]: path for path in sorted(glob.glob(pattern))
         }
 
+    def with_seeds(self) -> list["RunDir"]:
+        """Return this folder and those of its seeds, in their order, as far as they have begun."""
+        seeds = glob.glob(os.path.join(glob.escape(self.path), "seed-*"))
+        paths = [self.path, *sorted(seeds, key=lambda seed: (len(seed), seed))]
+        return [run for run in map(RunDir, paths) if os.path.isfile(run.config_path)]
+
     @property
     def is_complete(self) -> bool:
         """True if the run has its result."""
