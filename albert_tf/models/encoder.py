@@ -105,8 +105,7 @@ class AlbertEncoder(ConfiguredModel):
     ) -> Outputs:
         """Run the encoder with a set of operations; see the class for the other arguments."""
         config = self.config
-        inputs = as_int32(inputs, INPUTS)
-        _check_shapes(inputs, config)
+        inputs = _with_checked_shapes(as_int32(inputs, INPUTS), config)
         _check_values(inputs, config)
         if num_layers is not None and not 1 <= num_layers <= config.num_layers:
             raise ValueError(
@@ -199,22 +198,19 @@ def as_int32(inputs: Mapping[str, tf.Tensor], names: Sequence[str]) -> dict[str,
     return {name: tf.cast(inputs[name], tf.int32) for name in names}
 
 
-def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:
-    """Check that all shapes are [B, S] with S at most `max_positions`.
+def _with_checked_shapes(
+    inputs: dict[str, tf.Tensor], config: AlbertConfig
+) -> dict[str, tf.Tensor]:
+    """Check that all shapes are [B, S] with S at most `max_positions`; return `inputs`.
 
-    In a graph, an S that is not known yet is checked when the graph runs.
+    In a graph, an S that is not known yet is checked when the graph runs, before anything reads the
+    returned tensors.
     """
     words = inputs["input_word_ids"].shape
     if words.rank != 2:
         raise ValueError(f"`input_word_ids` must be [B, S]. Received: shape {words}.")
     limit = config.max_positions
-    if words[1] is None:
-        length = tf.shape(inputs["input_word_ids"])[1]
-        tf.debugging.assert_positive(length, "sequences must have at least one piece.")
-        tf.debugging.assert_less_equal(
-            length, limit, f"sequences must not be longer than `max_positions`, {limit}."
-        )
-    elif not 1 <= words[1] <= limit:
+    if words[1] is not None and not 1 <= words[1] <= limit:
         raise ValueError(
             "sequences must not be empty or longer than `max_positions`. "
             f"Received: {words[1]} pieces, max_positions={limit}."
@@ -225,6 +221,16 @@ def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None
                 f"`{name}` must have the shape of `input_word_ids`. "
                 f"Received: {inputs[name].shape}, input_word_ids: {words}."
             )
+    if words[1] is not None:
+        return inputs
+    length = tf.shape(inputs["input_word_ids"])[1]
+    too_long = f"sequences must not be longer than `max_positions`, {limit}."
+    checks = [
+        tf.debugging.assert_positive(length, "sequences must have at least one piece."),
+        tf.debugging.assert_less_equal(length, limit, too_long),
+    ]
+    with tf.control_dependencies(checks):
+        return {name: tf.identity(value) for name, value in inputs.items()}
 
 
 def _check_values(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:

@@ -21,8 +21,9 @@ def split_batch(batch: Any, parts: int) -> Any:
 
     def split(values: tf.Tensor) -> tf.Tensor:
         size, *rest = common.shape_of(values)
-        tf.debugging.assert_equal(size % parts, 0, message)
-        return tf.reshape(values, [parts, -1, *rest])
+        check = tf.debugging.assert_equal(size % parts, 0, message)
+        with tf.control_dependencies([check]):
+            return tf.reshape(values, [parts, -1, *rest])
 
     return tf.nest.map_structure(split, batch)
 

@@ -22,6 +22,8 @@ from albert_tf.training.step import split_batch
 from tests.albert_tf.keras_test import CASES, CONFIG, IDS
 
 DRY = CONFIG.replace(hidden_dropout=0.0, attention_dropout=0.0)
+SPEC = {name: tf.TensorSpec([None, None], tf.int32) for name in IDS}
+REPEATS = 20  # a graph runs what has no order in any order
 
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
@@ -114,18 +116,25 @@ def test_weights_of_a_new_task_model(tmp_path: pathlib.Path):
 
 
 def test_a_batch_that_cannot_be_divided():
-    with pytest.raises(tf.errors.InvalidArgumentError, match="`accumulation_steps`, 2, .*drop_rem"):
-        split_batch(IDS, 2)
+    in_a_graph = tf.function(lambda batch: split_batch(batch, 2), input_signature=[SPEC])
+    for split in [lambda batch: split_batch(batch, 2), *[in_a_graph] * REPEATS]:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="`accumulation_steps`, 2, .*drop"):
+            split(IDS)
 
 
-def test_sequences_without_pieces():
-    empty = {name: value[:, :0] for name, value in IDS.items()}
-    spec = {name: tf.TensorSpec([None, None], tf.int32) for name in IDS}
+@pytest.mark.parametrize(
+    ("length", "message"),
+    [(0, "must have at least one piece"), (DRY.max_positions + 1, "must not be longer than")],
+)
+def test_lengths_that_do_not_fit(length: int, message: str):
+    ids = {name: np.zeros([3, length], np.int32) for name in IDS}
     encoder = AlbertEncoder(DRY).create_weights()
-    with pytest.raises(ValueError, match="sequences must not be empty"):
-        encoder(empty)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must have at least one piece"):
-        tf.function(encoder, input_signature=[spec])(empty)
+    with pytest.raises(ValueError, match="must not be empty or longer"):
+        encoder(ids)
+    in_a_graph = tf.function(encoder, input_signature=[SPEC])
+    for _ in range(REPEATS):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            in_a_graph(ids)
 
 
 def test_a_pattern_alone_is_no_list_of_patterns():
