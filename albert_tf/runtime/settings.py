@@ -13,6 +13,8 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
+
 from albert_tf.runtime.errors import ConfigError, shortened
 
 T = TypeVar("T")
@@ -21,7 +23,7 @@ _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 
 
 def to_dict(tree: Any) -> dict[str, Any]:
-    """Return the tree as nested dicts of JSON values; tuples become lists."""
+    """Return the tree as nested dicts of JSON values; tuples and arrays become lists."""
     return _plain(dataclasses.asdict(tree))
 
 
@@ -203,7 +205,9 @@ def _kind(hint: Any) -> tuple[bool, type, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
 
 
 def _differing(key: str, left: Any, right: Any) -> list[str]:

@@ -1,7 +1,9 @@
 """Tests that configuration is typed and strict, and that its errors name key, rule and value."""
 
 import dataclasses
+import json
 
+import numpy as np
 import pytest
 
 from albert_tf.runtime import settings
@@ -93,6 +95,13 @@ def test_dict_round_trip_is_plain_json():
     assert plain["inner"]["sizes"] == [1, 2]
     assert settings.from_dict(Outer, plain) == tree
     assert settings.from_dict(Outer, {}) == Outer()
+
+
+def test_numbers_of_numpy_become_json():
+    values = Inner(layers=np.int64(3), rate=np.float32(0.5), names=tuple(np.array(["x"])))
+    for tree in (values, dataclasses.replace(values, names=np.array(["x"]))):
+        plain = json.loads(json.dumps(settings.to_dict(tree)))
+        assert plain == {"layers": 3, "rate": 0.5, "names": ["x"], "sizes": [], "limit": None}
 
 
 @pytest.mark.parametrize(
