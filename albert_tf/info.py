@@ -11,7 +11,7 @@ import dataclasses
 import json
 
 from albert_tf.models.config import SHARINGS, AlbertConfig, head_param_counts, param_counts
-from albert_tf.models.presets import MODELS_M, SHARING_M
+from albert_tf.models.presets import MODELS_M, SHARING_M, WIDTHS_M
 from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.commands import CommandOptions, option, run
 from albert_tf.runtime.errors import InputError
@@ -102,7 +102,7 @@ class PublishedSize:
 
 
 def published_sizes() -> list[PublishedSize]:
-    """Return all sizes in Tables 1, 3 and 4; Table 2 has the models of Table 1."""
+    """Return all sizes in Tables 1, 3, 4 and 12; Tables 2, 11 and 13 have those of Table 1."""
     base = AlbertConfig.from_preset("albert-base-v2")
     rows = []
     for name, millions in MODELS_M.items():
@@ -117,6 +117,12 @@ def published_sizes() -> list[PublishedSize]:
         config = base.replace(sharing=sharing, embedding_size=size)
         name = f"`sharing={sharing}`, `embedding_size={size}`"
         rows.append(PublishedSize(title, name, config, SHARING_M[sharing, size]))
+    large = AlbertConfig.from_preset("albert-large-v2").replace(num_layers=3)
+    for hidden, millions in WIDTHS_M.items():
+        sizes = {"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_heads": hidden // 64}
+        name = f"`hidden_size={hidden}`"
+        title = "Table 12: width of three layers"
+        rows.append(PublishedSize(title, name, large.replace(**sizes), millions))
     return rows
 
 

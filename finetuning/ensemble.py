@@ -1,23 +1,26 @@
-r"""Average the predictions of several fine-tuned runs of a task (paper, section 4.11).
+r"""Average the predictions of several fine-tuned runs of a task (paper, section 4.9).
 
     python -m finetuning.ensemble --runs='runs/cola/seed-*' --data_dir=glue/CoLA \
         --output=ensembles/cola
     python -m finetuning.ensemble --runs='runs/mnli/*' --data_dir=glue/MNLI --part=test_matched \
         --submission=MNLI-m.tsv --output=ensembles/mnli
 
-The members are selected on the dev set: first the best run, then, as long as the score rises, the
-run that raises it most. --select=all takes the first --max_members runs instead. The ensemble
-averages probabilities; for multi_label, also the members' thresholds; for regression, scores; for
-spans, the scores of each candidate (sums of logits, or for SQuAD 2.0 log probabilities). --output
-receives predictions.jsonl and result.json, which holds the scores of each run and of the ensemble.
-The ensemble's score on the dev set is slightly too high, because the dev set selected the members:
-report that of another part.
+The members are selected on the dev set by the score that chose their weights (the task's first, if
+these differ): first the best run, then, as long as the score rises, the run that raises it most.
+--select=all takes the first --max_members runs instead. If the score is `best_f1` (SQuAD 2.0),
+--part is answered at the null threshold that is best for the ensemble on the dev set.
+
+The ensemble averages probabilities; for multi_label, also the members' thresholds; for regression,
+scores; for spans, the scores of each candidate (sums of logits, or for SQuAD 2.0 log
+probabilities). --output receives predictions.jsonl and result.json, which holds the scores of each
+run and of the ensemble. The ensemble's score on the dev set is slightly too high, because the dev
+set selected the members: report that of another part.
 """
 
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from albert_tf.runtime import commands, settings
@@ -53,7 +56,7 @@ class EnsembleOptions(commands.CommandOptions):
         "best (on the dev set) or all", "best"
     )
     max_members: Annotated[int, at_least(2)] = commands.option(
-        "the maximum number of members; the paper used 6 to 17", 17
+        "the maximum number of members; the paper chose them from 6 to 17 checkpoints", 17
     )
     part: str | None = commands.option("also predict this part, such as test", None)
     submission: str | None = commands.option(
@@ -80,8 +83,9 @@ def main(options: EnsembleOptions) -> None:
     part = read_part(dataset, source, options.part, task) if options.part else None
     (name, examples), *_ = data.dev.items()
     ensemble = _Members(paths, task, options.batch_size)
+    metric = _deciding_metric(paths, dataset)
     result, answers = _on_dev(
-        options, dataset, ensemble, ensemble.outputs(examples, name), examples
+        options, metric, dataset, ensemble, ensemble.outputs(examples, name), examples
     )
     print(_table(result, dataset))
     with outputs.new_folder(options.output) as partial:  # renamed when complete
@@ -89,11 +93,12 @@ def main(options: EnsembleOptions) -> None:
         write_predictions(os.path.join(partial, "predictions.jsonl"), task, answers, examples)
         if part is not None:
             members = _Members(result["members"], task, options.batch_size)
-            _answer_part(options, dataset, members, part, partial)
+            _answer_part(options, result, dataset, members, part, partial)
 
 
 def _on_dev(
     options: EnsembleOptions,
+    metric: str,
     dataset: Dataset,
     ensemble: "_Members",
     outputs_of: Sequence[Any],
@@ -104,7 +109,7 @@ def _on_dev(
     def score(members: Sequence[int]) -> dict[str, float]:
         return dataset.score(ensemble.decode([outputs_of[i] for i in members], examples), examples)
 
-    metric, singles = dataset.metrics[0], [score([i]) for i in range(len(outputs_of))]
+    singles = [score([i]) for i in range(len(outputs_of))]
     chosen = list(range(len(outputs_of)))[: options.max_members]
     if options.select == "best":
         values = [single[metric] for single in singles]
@@ -204,6 +209,12 @@ def _paths(options: EnsembleOptions) -> list[str]:
     return runs
 
 
+def _deciding_metric(paths: Sequence[str], dataset: Dataset) -> str:
+    """Return the score that chose the weights of all members; the first one if they differ."""
+    first, *others = [RunDir(path).result().get("metric") for path in paths]
+    return first if first in dataset.metrics and {first} >= {*others} else dataset.metrics[0]
+
+
 def _common_task(paths: Sequence[str]) -> tuple[Dataset, Any]:
     """Return the dataset of the runs and the first run's `task` section.
 
@@ -274,13 +285,22 @@ def _check_data(paths: Sequence[str], data: Data) -> None:
 
 def _answer_part(
     options: EnsembleOptions,
+    result: Mapping[str, Any],
     dataset: Dataset,
     members: _Members,
     examples: Sequence[Any],
     partial: str,
 ) -> None:
-    """Write the predictions for a part into `partial`, the unfinished --output."""
+    """Write the predictions for a part into `partial`, the unfinished --output.
+
+    `result` is the content of result.json.
+    """
     answers = members.decode(members.outputs(examples, str(options.part)), examples)
+    thresholds = FINETUNING[members.task.kind].thresholds
+    if thresholds and result["metric"] in thresholds.at_best:
+        best = result["ensemble"][thresholds.best_value]
+        answers = thresholds.applied(answers, thresholds.at(members.task, best))
+        print(f"{options.part}: at the {thresholds.key} that is best for the dev set, {best:.4f}")
     path = options.submission or os.path.join(options.output, f"{options.part}.jsonl")
     # `partial` and --output have the same parent, so relative paths are the same for both.
     relative_path = os.path.relpath(os.path.realpath(path), os.path.realpath(options.output))

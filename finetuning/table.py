@@ -3,7 +3,8 @@ r"""Fine-tune pretraining runs on several tasks and print the paper's table row 
     python -m finetuning.table --runs='runs/sharing/*' --data_dir=tasks \
         --tasks=squad1,squad2,mnli,sst-2,race --output=tables/sharing
 
-Together with `pretraining.sweep`, this makes the paper's Tables 3 to 8 and 11 to 13.
+Together with `pretraining.sweep`, this makes the paper's Tables 2 to 6, 8, 12 and 13. For Tables 7
+and 11, docs/reproduce.md says how to train the rows.
 DATA_DIR holds one folder per task, named after the task in upper or lower case, such as CoLA and
 SST-2. RACE also serves race-middle and race-high. SQuAD holds the files of both versions, unless
 there are folders squad1 and squad2. For a single task, DATA_DIR may also be the folder of its
@@ -59,7 +60,7 @@ from finetuning.reporting.table_runs import find_runs
 from finetuning.training.config import RECIPES, FinetuneConfig
 from finetuning.training.keys import require_settings
 
-# Tasks with few training examples, which gain from an MNLI model (paper, section 4.8).
+# Tasks with few training examples, which gain from an MNLI model (paper, section 4.9).
 _FROM_MNLI = ("rte", "sts-b", "mrpc")
 
 

@@ -6,15 +6,15 @@ r"""Train a grid of configurations, or a named group, with several seeds, and co
         --data=artifacts/records --heldout=artifacts/heldout --output=runs/objective
 
 Each member is a run folder OUTPUT/NAME_seed-N. `pretraining.train` trains it, and
-`pretraining.evaluate` evaluates it on --heldout, with the paper's masks or those of --heldout_set,
-regardless of its own. Each command is a separate process, so that its memory is freed. A rerun
-skips finished members and resumes interrupted ones; seeds, values of the grid and --heldout may be
-added. If a member fails, the sweep reports it, trains the others and exits with status 2. OUTPUT
-gets results.csv with a row per member of this command, and results.png; the table has means over
-the seeds.
+`pretraining.evaluate` evaluates it on --heldout, with the paper's masks (at most 20 pieces of a
+sequence) or those of --heldout_set, regardless of its own. Each command is a separate process, so
+that its memory is freed. A rerun skips finished members and resumes interrupted ones; seeds, values
+of the grid and --heldout may be added. If a member fails, the sweep reports it, trains the others
+and exits with status 2. OUTPUT gets results.csv with a row per member of this command, and
+results.png; the table has means over the seeds.
 
 --group trains the rows of a group of `pretraining.experiments`. With --experiment, the changes of
-each row are applied to that experiment instead of the paper's model.
+each row, but for `loop.steps`, are applied to that experiment instead of the paper's model.
 
 --budget sets the length of each run: steps:N, tokens:N (positions, padding included) or seconds:N
 of training. Seconds are converted to steps: before all training, some loops of each configuration
@@ -42,6 +42,7 @@ from data.pipeline.batches import Mixture
 from data.records.manifest import COMPACT, Manifest
 from pretraining.loop.config import PretrainConfig, resolve
 from pretraining.loop.groups import experiment
+from pretraining.loop.recipes import PAPER_MASKING
 from pretraining.sweeping.calls import CommandError, call, steps_within
 from pretraining.sweeping.plan import Configuration, SweepOptions, configurations, of_length
 from pretraining.sweeping.results import TRAINING, Result, compare, write_csv
@@ -97,8 +98,8 @@ class Sweep:
         same["records"] = [part.manifest.identity() for part in records.parts]
         self._state: dict[str, Any] = same | {"set": list(options.set), "steps": {}}
         self._require_distinct_members()
-        masks = settings.override(PretrainConfig(), options.heldout_set).masking
-        self._masks = settings.to_dict(masks)
+        papers = PretrainConfig(masking=PAPER_MASKING)
+        self._masks = settings.override(papers, options.heldout_set).masking
         if options.heldout:
             self._check_heldout(Manifest.read(options.heldout))  # else it fails only after hours
         if not os.path.isfile(self._path):
@@ -144,6 +145,8 @@ class Sweep:
                 "--heldout_set requires --heldout records of the compact layout, because those of "
                 f"{self.options.heldout} are already masked. Leave it out."
             )
+        if heldout.layout == COMPACT:
+            self._masks.slots(heldout.seq_length)  # which checks that they fit
 
     def begin(self) -> None:
         """Create the folder if it does not exist yet."""
@@ -253,7 +256,7 @@ class Sweep:
             "data": self.options.heldout,
             "records": heldout.identity(),
         }
-        masks = self._masks if heldout.layout == COMPACT else {}
+        masks = settings.to_dict(self._masks) if heldout.layout == COMPACT else {}
         if masks:
             wanted["masking"] = masks
         figures = outputs.read_json(path, allow_nan=True) if os.path.isfile(path) else {}

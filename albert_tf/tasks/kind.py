@@ -178,6 +178,6 @@ class Kind(Export, Generic[SettingsT]):
         """Return an ensemble's outputs from those of its members on the same features.
 
         Here the outputs are logits, and the softmax of the result is the mean of the members'. See
-        the paper, section 4.11.
+        the paper, section 4.9.
         """
         return average_softmax(members)

@@ -38,10 +38,17 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """A table: its title and its rows by name."""
+    """A table.
+
+    Attributes:
+      title: its title.
+      rows: its rows by name.
+      is_sequence: True if a row needs the weights of another one, so that no sweep can train it.
+    """
 
     title: str
     rows: Mapping[str, Row]
+    is_sequence: bool = False
 
 
 BASE, LARGE, XXLARGE = "albert-base-v1", "albert-large-v1", "albert-xxlarge-v1"
@@ -49,8 +56,8 @@ BASE, LARGE, XXLARGE = "albert-base-v1", "albert-large-v1", "albert-xxlarge-v1"
 DROPOUT = "model.hidden_dropout=0.1 model.attention_dropout=0.1"
 # BERT's own recipe (arXiv 1810.04805, appendix A.2) as two runs: 90 % of the steps on short records
 # and 10 % on long ones. The second run begins at the rate that one schedule over both would have
-# there; each run's rate falls to 0. Batches have 131,072 pieces in both. 15 % of the pieces are
-# masked, as single pieces.
+# there; each run's rate falls to 0. Batches have 131,072 pieces in both: 256 sequences of 512, as
+# given there, so 1,024 of 128. 15 % of the pieces are masked, as single pieces.
 BERT = (
     "objective.pair=nsp masking.max_predictions=0 masking.max_ngram=1 masking.whole_words=false "
     "optimizer.name=adamw loop.global_batch_size={} optimizer.learning_rate={} "
@@ -205,6 +212,7 @@ GROUPS = {
             for size in ("base", "large")
             for length, changes in ((128, BERT_128), (512, BERT_512))
         },
+        is_sequence=True,
     ),
 }
 

@@ -74,15 +74,18 @@ ADAPT = dataclasses.replace(
 )
 
 
+# At most 20 pieces of a sequence of any length are predicted: the reference's
+# `max_predictions_per_seq`, which the paper does not give (google-research/albert, issue 51).
+PAPER_MASKING = MaskingConfig(max_predictions=20)
+
+
 def paper_recipe(preset: str) -> PretrainConfig:
     """Return the paper's recipe (section 4.1) for the model `preset`.
 
-    LAMB at 0.00176, batch 4096, 125,000 steps, 3,125 of them warm-up. 20 pieces per sequence of any
-    length are predicted: the reference's `max_predictions_per_seq`, which the paper does not give
-    (google-research/albert, issue 51).
+    LAMB at 0.00176, batch 4096, 125,000 steps. 3,125 of them are warm-up and `PAPER_MASKING` masks,
+    both as in google-research/albert, since the paper gives neither.
     """
-    masking = MaskingConfig(max_predictions=20)
-    return PretrainConfig(model=AlbertConfig.from_preset(preset), masking=masking)
+    return PretrainConfig(model=AlbertConfig.from_preset(preset), masking=PAPER_MASKING)
 
 
 EXPERIMENTS = {

@@ -100,20 +100,31 @@ def configurations(options: SweepOptions) -> list[Configuration]:
     """Return every combination of the grid's values, or every row of the group."""
     if options.group is None:
         return _of_grid(options)
-    members, rows = [], dict(group_of(options.group).rows)
+    group = group_of(options.group)
+    if group.is_sequence:
+        raise InputError(
+            f"--group must not be {options.group}, whose runs need weights of each other. Train "
+            f"--experiment={options.group}/ROW with pretraining.train, the second run with --init."
+        )
+    members, rows = [], dict(group.rows)
     if unknown := [name for name in options.rows if name not in rows]:
         raise InputError(
             f"--rows: {settings.unknown_key(unknown[0], list(rows), f'{options.group} row')}"
         )
     rows = {name: row for name, row in rows.items() if name in (options.rows or rows)}
     presets = sorted({row.preset for row in rows.values()})
-    if options.experiment and (len(presets) > 1 or presets[0].startswith("bert")):
+    sized = [row for row, value in rows.items() if "model.hidden_size=" in value.changes]
+    is_other = options.experiment is not None and presets != [options.experiment]
+    if is_other and (sized or len(presets) > 1 or presets[0].startswith("bert")):
         raise InputError(
-            f"--experiment must not be passed with --group={options.group}, whose rows have their "
-            f"own models: {', '.join(presets)}. Omit it, and make the rows smaller with --set."
+            f"--experiment must not be passed with --group={options.group}, whose rows have sizes "
+            f"of their own: {', '.join(sized or presets)}. Omit it and shorten the runs with "
+            "--budget, or choose other rows with --rows."
         )
     for row, value in rows.items():
         assignments, base = tuple(value.assignments()), options.experiment
+        if base is not None:  # whose length the runs have
+            assignments = tuple(a for a in assignments if not a.startswith("loop.steps="))
         values = dict(text.split("=", 1) for text in assignments)
         if base is None:  # GROUP/ROW includes the changes of the row
             base, assignments = f"{options.group}/{row}", ()

@@ -1,5 +1,6 @@
 """Tests of the printed sizes against the paper's, and that the documentation shows the same."""
 
+import collections
 import json
 import pathlib
 
@@ -27,7 +28,7 @@ def cells(table: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("row", info.published_sizes(), ids=lambda row: f"{row.table}-{row.model}")
 def test_published_sizes_but_for_xxlarge(row: PublishedSize):
     # The paper rounds to millions from counts that it does not give.
-    tolerance = 12.7 if row.published_m == 1270 else 1.6
+    tolerance = max(1.6, 0.011 * row.published_m)
     if row.model == "albert-xxlarge-v2":
         assert row.published_m == 235
         assert row.computed_m == pytest.approx(222.595584)  # that of the released checkpoint
@@ -37,8 +38,9 @@ def test_published_sizes_but_for_xxlarge(row: PublishedSize):
 
 def test_every_row_of_the_papers_tables_is_there():
     rows = info.published_sizes()
-    assert [sum(row.table.startswith(f"Table {n}") for row in rows) for n in (1, 3, 4)] == [7, 8, 8]
-    assert len({row.config for row in rows if not row.table.startswith("Table 1")}) == 12
+    counts = collections.Counter(row.table.partition(":")[0] for row in rows)
+    assert counts == {"Table 1": 7, "Table 3": 8, "Table 4": 8, "Table 12": 4}
+    assert len({row.config for row in rows if row.table[:7] in ("Table 3", "Table 4")}) == 12
 
 
 def test_a_preset_beside_its_bert(capsys):

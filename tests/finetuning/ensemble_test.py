@@ -98,6 +98,52 @@ def test_an_ensemble_of_multiple_choice(race: Source, tmp_path: pathlib.Path):
     assert (output / "test.tsv").read_text().splitlines() == ["index\tprediction", *letters]
 
 
+@pytest.mark.parametrize("metric", ["best_f1", "f1"])
+def test_the_score_that_chose_the_weights_selects(
+    metric: str, start: str, tmp_path: pathlib.Path, capsys
+):
+    (tmp_path / "data").mkdir()
+    answer = {"text": "apple", "answer_start": 3}
+    paragraphs = [
+        {
+            "context": f"An apple, a pear and {number} saws.",
+            "qas": [
+                {
+                    "id": f"{number}{i}",
+                    "question": f"{'ab'[i]} {number}",
+                    "answers": [answer][i:],
+                    "is_impossible": i > 0,
+                }
+                for i in range(2)
+            ],
+        }
+        for number in range(4)
+    ]
+    text = json.dumps({"version": "v2.0", "data": [{"title": "", "paragraphs": paragraphs}]})
+    for part in ("train", "dev"):
+        (tmp_path / "data" / f"{part}.json").write_text(text)
+    source, dataset = Source(str(tmp_path / "data")), DATASETS["squad2"]
+    data = fingerprint(dataset.read(source))
+    for seed in (1, 2):
+        section = SpanSettings(answerable=True, seq_length=32, doc_stride=16, query_length=8)
+        run = leave_run(start, tmp_path / "runs" / str(seed), "squad2", section, data)
+        leave_weights(run, seed)
+        RunDir(run).finish({"metric": metric})
+    runs, output = (str(tmp_path / "runs" / "*"),), tmp_path / "out"
+    main(EnsembleOptions(runs, str(output), source.data_dir, part="dev"))
+    result = json.loads((output / "result.json").read_text())
+    assert result["metric"] == metric
+    assert result["members"][0] == max(
+        result["singles"], key=lambda run: result["singles"][run][metric]
+    )
+    lines = (output / "dev.jsonl").read_text().splitlines()
+    answers = [json.loads(line)["prediction"] for line in lines]
+    scores = dataset.score(answers, dataset.read(source).dev["dev"])
+    assert scores["f1"] == pytest.approx(result["ensemble"][metric])
+    told = "at the null_threshold that is best for the dev set" in capsys.readouterr().out
+    assert told == (metric == "best_f1")
+
+
 def test_a_pretraining_run_among_the_members(start: str, tmp_path: pathlib.Path):
     leave_run(start, tmp_path / "a", "squad1", SpanSettings())
     shutil.copytree(start, tmp_path / "b")

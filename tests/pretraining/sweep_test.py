@@ -5,6 +5,7 @@ that means and errors can be computed by hand. The slow suite has a real sweep.
 """
 
 import csv
+import dataclasses
 import json
 import math
 import os
@@ -18,6 +19,7 @@ from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
+from data.objectives.masking import MaskingConfig
 from data.records.manifest import Manifest
 from pretraining import evaluate, sweep, train
 from pretraining.loop.config import PretrainConfig
@@ -118,6 +120,38 @@ def test_a_group_is_its_rows_of_the_papers_model_or_of_another():
     assert laptops[2].tree() == LAPTOP
 
 
+def test_rows_of_another_experiment_have_its_length_and_schedule(
+    tiny_records: str, tmp_path: pathlib.Path
+):
+    """Those of the paper train for 1,000,000 steps. smoke: 40, the first 10 warm-up."""
+    given = options(tmp_path / "sweep", tiny_records, group="dropout")
+    assert [member.tree().loop.steps for member in configurations(given)] == [40, 40]
+    shorter = dataclasses.replace(given, budget="steps:20")
+    one, other = (sweep.Sweep(shorter, Commands()).config(m) for m in configurations(shorter))
+    assert one.optimizer.warmup_steps == other.optimizer.warmup_steps == 5
+    assert (one.model.hidden_dropout, other.model.hidden_dropout) == (0.1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"group": "bert-recipe", "experiment": None}, "the second run with --init"),
+        ({"group": "width"}, "sizes of their own: h1024, h2048, h4096, h6144. .*--budget"),
+        ({"group": "configurations"}, "sizes of their own: albert-base-v1, .*bert-xlarge"),
+    ],
+)
+def test_groups_that_no_sweep_can_scale(
+    values: dict[str, Any], words: str, tiny_records: str, tmp_path: pathlib.Path
+):
+    with pytest.raises(InputError, match=words):
+        configurations(options(tmp_path / "sweep", tiny_records, **values))
+
+
+def test_rows_with_sizes_beside_their_own_experiment():
+    one = configurations(SweepOptions("out", group="recipe", experiment="albert-mini"))
+    assert [m.tree() for m in one] == [experiment(f"recipe/{m.name}") for m in one]
+
+
 def test_warmup_and_schedule_keep_their_share():
     # laptop: 1,500 steps, the first 100 warm-up and the last 300 decay. 300 is a fifth.
     assert of_length(LAPTOP, 300) == (
@@ -201,6 +235,20 @@ def test_an_evaluation_may_be_added_and_its_masks_changed(
     assert len(fake_commands.calls) == 2
     path = RunDir(str(out / "model.sharing-all_seed-0")).evaluation_path("sweep")
     assert outputs.read_json(path)["masking"]["max_ngram"] == 1
+
+
+def test_held_out_records_are_masked_as_in_the_paper(
+    fake_commands: Commands, tiny_records: str, tmp_path: pathlib.Path
+):
+    out, heldout = tmp_path / "out", {"heldout": tiny_records}
+    assert sweep.main(options(out, tiny_records, **heldout), fake_commands) == 0
+    path = RunDir(str(out / "model.sharing-all_seed-0")).evaluation_path("sweep")
+    masking = outputs.read_json(path)["masking"]
+    assert masking == settings.to_dict(experiment("albert-base-v1").masking)
+    assert MaskingConfig(**masking).slots(512) == 20
+    too_many = {"heldout_set": ("masking.max_predictions=33",)}  # of 32 pieces
+    with pytest.raises(ConfigError, match="`masking.max_predictions` must be at most the seq"):
+        sweep.main(options(tmp_path / "other", tiny_records, **heldout, **too_many), fake_commands)
 
 
 def rebuilt(records: str, folder: pathlib.Path, **changes: Any) -> str:
