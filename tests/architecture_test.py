@@ -96,7 +96,7 @@ MIN_FILE_LINES = 40
 # Where a dataset or a kind is a file.
 SMALL_ROOMS = (ROOT / "finetuning" / "datasets", ROOT / "finetuning" / "kinds")
 FEWER_LINES = {  # and why these are files of their own
-    "albert_tf/models/kernels/xla_internals.py": "the one private call",
+    "albert_tf/models/kernels/xla_internals.py": "private calls that XLA alone has",
     "albert_tf/optimization/lamb.py": "an optimizer, named after it",
     "albert_tf/runtime/cores.py": "what starts without TensorFlow, unlike devices.py",
     "albert_tf/runtime/forks.py": "what models and tasks share",
@@ -105,6 +105,7 @@ FEWER_LINES = {  # and why these are files of their own
     "albert_tf/tasks/regressor/module.py": "every kind has its module there",
     "albert_tf/text/truncation.py": "a rule, which records, features and graphs share",
     "albert_tf/training/clusters.py": "what pretraining and fine-tuning share",
+    "albert_tf/training/graph_memory.py": "a private call that both trainings share",
     "data/corpora/options.py": "what commands that read a corpus share",
     "data/objectives/objective.py": "a base class of two families",
     "data/objectives/row_ops.py": "what objectives and the pipeline share",

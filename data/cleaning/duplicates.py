@@ -35,8 +35,9 @@ class Copy(NamedTuple):
 class Duplicates:
     """Finds the copies among documents, which are added in order.
 
-    Memory: 8 bytes a document, and about 150 more while near copies are looked for. The signatures
-    of near copies are in a file, 512 bytes a document.
+    Memory: 8 bytes a document, and while near copies are looked for, about 150 more and 16 for each
+    similar pair, of which a document with many copies has up to 9 in each band. The signatures of
+    near copies are in a file, 512 bytes a document.
 
     Args:
       path: a new file for signatures.
@@ -92,13 +93,14 @@ class Duplicates:
         is_copy: np.ndarray = np.zeros(len(signatures), bool)
         is_copy[list(exact)] = True
         numbers = np.flatnonzero(~is_copy)
-        pairs: np.ndarray = np.zeros((0, 2), np.int64)
+        pairs: np.ndarray = np.zeros(0, np.uint64)
         for band in range(BANDS):
             columns = slice(band * _ROWS, (band + 1) * _ROWS)
             band_pairs = list(self._similar(signatures, numbers, columns))
-            pairs = np.unique(np.concatenate([pairs, *band_pairs]), axis=0)
+            pairs = np.unique(np.concatenate([pairs, *band_pairs]))
         copies: dict[int, int] = {}
-        for later, earlier in pairs.tolist():  # in order, so that earlier ones are decided
+        for pair in map(int, pairs):  # in order, so that earlier ones are decided
+            later, earlier = pair >> 32, pair & 0xFFFFFFFF
             if later not in copies and earlier not in copies:
                 copies[later] = earlier
         return copies
@@ -106,7 +108,7 @@ class Duplicates:
     def _similar(
         self, signatures: np.ndarray, numbers: np.ndarray, columns: slice
     ) -> Iterator[np.ndarray]:
-        """Yield the pairs (later, earlier) of one band that are similar enough, int64 [N, 2]."""
+        """Yield the pairs of one band that are similar enough, 2^32 later + earlier, uint64 [N]."""
         band: np.ndarray = signatures[numbers, columns].T.astype(np.uint64)  # [4, N]
         keys = ngram_hashes(band, _ROWS)[0]
         order: np.ndarray = np.argsort(keys, kind="stable")
@@ -119,7 +121,8 @@ class Duplicates:
             for begin in range(0, len(pairs), _PAIRS_AT_ONCE):
                 part = pairs[begin : begin + _PAIRS_AT_ONCE]
                 agreement = (signatures[part[:, 0]] == signatures[part[:, 1]]).mean(axis=1)
-                yield part[agreement >= self._similarity]
+                later, earlier = part[agreement >= self._similarity].T.astype(np.uint64)
+                yield later << np.uint64(32) | earlier
 
 
 def first_of_each_kind(copies: Mapping[int, Copy], count: int = EXAMPLES) -> list[Copy]:

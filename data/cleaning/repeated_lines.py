@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 _CELLS = 2**24  # at least
-_BYTES_A_CELL = 256  # of text, a few lines
+_BYTES_A_CELL = 256  # of text, a few lines; fewer if few documents make a line a repeated one
 
 
 class RepeatedLines:
     """The lines that at least `least` documents have, found in two passes over the texts.
 
     The first pass counts in cells that lines may share, and the second one exactly, but only the
-    lines whose cell has reached `least`. They take 64 MiB or, if that is more, a 64th of the text,
-    and 100 bytes for each line of the second pass. White space at the ends of a line
-    does not count.
+    lines whose cell has reached `least`. The cells take 64 MiB or, if that is more, a share of the
+    text: 1 / (2 `least`), or 1 / 64 from 32 on. Each line of the second pass takes 100 bytes. White
+    space at the ends of a line does not count.
 
     Args:
       least: the documents that have a line that is repeated.
@@ -26,7 +26,8 @@ class RepeatedLines:
 
     def __init__(self, least: int, text_bytes: int = 0, cells: int = _CELLS) -> None:
         self._least = least
-        self._cells: np.ndarray = np.zeros(max(cells, text_bytes // _BYTES_A_CELL), np.uint32)
+        size = text_bytes // min(_BYTES_A_CELL, 8 * least)
+        self._cells: np.ndarray = np.zeros(max(cells, size), np.uint32)
         self._counts = collections.Counter[int]()
 
     def estimate(self, texts: Iterable[str]) -> None:

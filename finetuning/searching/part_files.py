@@ -22,7 +22,7 @@ from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.paths import require_utf8
 from finetuning.searching import word_postings
 from finetuning.searching.passages import Passage
-from finetuning.searching.word_postings import WordPostings
+from finetuning.searching.word_postings import LARGE, WordPostings, load_array
 
 PART, TEXTS, PLACES, VECTORS = "part.json", "texts.bin", "places.npy", "vectors.npy"
 CONTENTS = (TEXTS, PLACES, VECTORS, *word_postings.FILES)
@@ -78,9 +78,10 @@ class PassageTexts:
     """The passages in a folder, in the order in which they were added; a sequence of texts."""
 
     def __init__(self, folder: str) -> None:
-        self.places = np.load(os.path.join(folder, PLACES), mmap_mode="r")
+        self.places = load_array(os.path.join(folder, PLACES))
         path = os.path.join(folder, TEXTS)
-        self._bytes = np.memmap(path, np.uint8, "r") if os.path.getsize(path) else np.zeros(0, "u1")
+        is_large = os.path.getsize(path) > LARGE
+        self._bytes = np.memmap(path, np.uint8, "r") if is_large else np.fromfile(path, np.uint8)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -120,7 +121,7 @@ class IndexPart:
             is_left = ~np.isin(self._texts.places[:, Column.SOURCE], hidden)
         self._rows = np.flatnonzero(is_left)
         self.words = WordPostings(folder, is_left)
-        self._vectors = np.load(os.path.join(folder, VECTORS), mmap_mode="r")
+        self._vectors = load_array(os.path.join(folder, VECTORS))
         files = [IndexedFile(*row) for row in about["files"] if row[0] not in dropped]
         given = {name: about[name] for name in PartOrigin._fields}
         self.origin = PartOrigin(**given | {"files": files})
@@ -130,7 +131,7 @@ class IndexPart:
 
     @property
     def vectors(self) -> np.ndarray:
-        """The vectors, float16 [N, D]: mapped from the file, or a copy if some are not left."""
+        """The vectors, float16 [N, D]: those of the file, or a copy if some are not left."""
         has_all = len(self._rows) == len(self._vectors)
         return self._vectors if has_all else self._vectors[self._rows]
 

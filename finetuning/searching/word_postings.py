@@ -23,6 +23,7 @@ BEGINS, ROWS, COUNTS, LENGTHS = (
     f"{name}.npy" for name in ("posting_begins", "posting_rows", "posting_counts", "lengths")
 )
 FILES = (WORDS, BEGINS, ROWS, COUNTS, LENGTHS)
+LARGE = 2**20  # bytes, of a file that is mapped
 _COMMON, _FEW = 0.2, 20  # a word is common from this share of passages, if they are not few
 
 
@@ -61,6 +62,14 @@ class WordCounter:
             np.save(os.path.join(folder, name), np.asarray(values, dtype))
 
 
+def load_array(path: str) -> np.ndarray:
+    """Return the array of a .npy file of an index, mapped from the file if it is large.
+
+    Each mapping keeps a file open, and an index that is updated often has many small parts.
+    """
+    return np.load(path, mmap_mode="r" if os.path.getsize(path) > LARGE else None)
+
+
 class WordPostings:
     """The index that a `WordCounter` has written to a folder, of the passages that are left.
 
@@ -76,8 +85,7 @@ class WordPostings:
         with open(os.path.join(folder, WORDS), encoding="utf-8", newline="\n") as file:
             self._columns = {word.rstrip("\n"): column for column, word in enumerate(file)}
         self._begins, self._rows, self._counts, lengths = (
-            np.load(os.path.join(folder, name), mmap_mode="r")
-            for name in (BEGINS, ROWS, COUNTS, LENGTHS)
+            load_array(os.path.join(folder, name)) for name in (BEGINS, ROWS, COUNTS, LENGTHS)
         )
         self.lengths = lengths[is_left]
         self._is_left, self._numbers = is_left, np.cumsum(is_left, dtype=np.int32) - 1

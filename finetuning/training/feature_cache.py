@@ -8,7 +8,6 @@ import functools
 import glob
 import hashlib
 import os
-import tempfile
 import typing
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,8 @@ import numpy as np
 
 import albert_tf
 from albert_tf.runtime import settings
-from albert_tf.runtime.errors import DAMAGES, InputError, reading, writing
+from albert_tf.runtime.errors import DAMAGES, InputError, reading
+from albert_tf.runtime.files import outputs
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_settings import TaskSettings
@@ -41,13 +41,8 @@ def features_of(
         except InputError as error:
             print(f"{error} The features are made again.")
     features = kind.featurize(examples, tokenizer, task)
-    os.makedirs(folder, exist_ok=True)
-    # Other processes may write the same file.
-    with writing(path), tempfile.TemporaryDirectory(dir=folder) as temporary:
-        partial = os.path.join(temporary, "features")
-        with open(partial, "wb") as file:
-            np.savez(file, **cast(Any, _arrays(features)))
-        os.replace(partial, path)
+    with outputs.new_file(path) as partial, open(partial, "wb") as file:
+        np.savez(file, **cast(Any, _arrays(features)))
     return features
 
 

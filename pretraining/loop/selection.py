@@ -14,6 +14,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.pretrained.encoder import load_encoder_module
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.best_weights import BestWeights
+from albert_tf.training.graph_memory import graphs_forgotten
 from pretraining.loop.config import PretrainConfig
 
 Evaluate = Callable[[], dict[str, Any]]  # name -> value
@@ -106,5 +107,6 @@ class Selection(BestWeights):
         folder = os.path.join(self._run.export_path, str(step))
         if os.path.isdir(folder):
             return
-        module = load_encoder_module(path)
-        save(module, folder, load_tokenizer(self._run.tokenizer_path), self._run.config_path)
+        tokenizer = load_tokenizer(self._run.tokenizer_path)
+        with graphs_forgotten():
+            save(load_encoder_module(path), folder, tokenizer, self._run.config_path)

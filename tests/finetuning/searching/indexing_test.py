@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import pathlib
 import zipfile
 
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from finetuning.searching import part_files, word_postings
 from finetuning.searching.indexing import CorpusToIndex, IndexingResult, update_index
 from finetuning.searching.part_files import CONTENTS, IndexedFile
 from finetuning.searching.search_index import SearchIndex
 from finetuning.searching.searcher import METHODS, Searcher
+from finetuning.searching.word_postings import LARGE
 from tests.finetuning.searching.conftest import NOTES, LetterModel, build
 
 QUERIES = ("tea with water", "wind", "fox and dog", "zebra")
@@ -60,6 +63,19 @@ def test_an_extended_index_equals_one_built_at_once(notes):
     result = build("steps", model=model)
     assert (result.new_files, result.passages, model.calls) == (0, 0, [])
     assert len(SearchIndex("steps").parts) == 3
+
+
+@pytest.mark.parametrize("large", [LARGE, 0])
+def test_small_parts_keep_no_file_open(large: int, notes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(word_postings, "LARGE", large)
+    monkeypatch.setattr(part_files, "LARGE", large)
+    for pattern in ("notes/b/*.txt", "notes/[bc]/*.txt", "notes/**/*.txt"):
+        build("index", f"text:{pattern}")
+    before = len(os.listdir("/proc/self/fd"))
+    index = SearchIndex("index")
+    opened = len(os.listdir("/proc/self/fd")) - before
+    # Three parts, each with places, texts, vectors and the four arrays of words; LENGTHS is copied.
+    assert len(index.parts) == 3 and opened == (0 if large else 3 * 6)
 
 
 @pytest.mark.parametrize("is_new", [True, False])
