@@ -37,10 +37,14 @@ def terminate(owner: int, number: int, _: object) -> None:
 def repeat_signal(ignored: "sys.UnraisableHookArgs") -> None:
     """Repeat a signal that met Python in a finalizer, where exceptions are ignored."""
     numbers = {SystemExit: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}
-    if number := numbers.get(ignored.exc_type):
-        threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
-    else:
+    number = numbers.get(ignored.exc_type)
+    if number is None:
         sys.__unraisablehook__(ignored)
+    while number:
+        # The repeated signal may come while this function still runs, in a finalizer too.
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+            return
 
 
 @contextlib.contextmanager

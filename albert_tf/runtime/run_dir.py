@@ -19,7 +19,7 @@ from albert_tf.runtime.errors import (
     shortened,
     writing,
 )
-from albert_tf.runtime.files import log_rows, outputs
+from albert_tf.runtime.files import locks, log_rows, outputs
 
 if TYPE_CHECKING:  # albert_tf.text imports this package
     from albert_tf.text.tokenizer import Tokenizer
@@ -180,7 +180,7 @@ class RunDir:
           InputError: another process is training it.
         """
         with open(self.environment_path, "r+") as file:  # never replaced; r+, as NFS locks need it
-            outputs.lock(file, f"--run_dir={self.path}: another process is training this run")
+            locks.lock(file, f"--run_dir={self.path}: another process is training this run")
             yield
 
     def _require_same_config(self, config: Mapping[str, Any]) -> None:

@@ -200,6 +200,7 @@ GROUPS = {
             "linear": Row("albert-mini", "optimizer.decay_steps=0"),
             "mask-30": Row("albert-mini", "masking.rate=0.3"),
             "mask-30-15": Row("albert-mini", "masking.first_rate=0.3"),
+            "muon-mask-30-15": Row("albert-mini", "optimizer.name=muon masking.first_rate=0.3"),
             "ngram-3": Row("albert-mini", "masking.max_ngram=3"),
             "pairs-1": Row("albert-mini", "objective.pair_weight=1.0"),
             "no-pairs": Row("albert-mini", "objective.pair=none"),

@@ -8,6 +8,7 @@ import sys
 from types import FrameType
 from typing import Self
 
+_READER_ENDS_MS = 250  # after the signal, at most
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGHUP: the terminal was closed
 
 
@@ -43,10 +44,10 @@ class StopRequest:
 
 
 def _discard_output_without_reader() -> None:
-    """Redirect output whose reader the same signal has ended, such as tee or the terminal."""
+    """Redirect output whose reader the same signal ends, such as tee or the terminal."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # no file, as in a notebook
             poll = select.poll()
             poll.register(stream.fileno(), 0)
-            if poll.poll(0):  # an error or a hang-up, which need no request
+            if poll.poll(_READER_ENDS_MS):  # an error or a hang-up, which need no request
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -144,7 +144,7 @@ def test_the_head_has_the_weights_of_the_training(run: RunDir, setting: str, wei
     for head in (solver, wanted):
         head(model)
         found.append(model.head.get_weights()[1])
-    np.testing.assert_allclose(*found, atol=1e-6)
+    np.testing.assert_allclose(*found, atol=1e-4)  # the vectors are of other batch sizes
 
 
 def test_windows_of_a_text_are_in_one_fold(run: RunDir):

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import glob
 import gzip
 import io
@@ -16,6 +15,7 @@ from typing import IO, Any
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
 from albert_tf.runtime.files.compression import is_compressed
 from albert_tf.runtime.files.json_text import json_object
+from albert_tf.runtime.files.locks import lock, locked
 
 _STDOUT = ("-", "/dev/stdout")
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/")  # which are written, wherever they lead
@@ -55,8 +55,9 @@ def new_folder(
             os.makedirs(partial, exist_ok=True)
         except OSError as error:
             raise _unwritable(flag, path, error.errno) from None
-        with _locked(partial, "a", flag) as mark:
+        with locked(os.path.join(partial, MARK), "a", _busy(partial, flag)) as mark:
             try:
+                require_new(path, flag)  # another process may have completed it meanwhile
                 with writing(path):
                     if not mark.tell():
                         mark.write(identity)
@@ -82,10 +83,9 @@ def new_folder(
 def _remove_leftover(partial: str, flag: str, identity: str, supersedes: bool) -> None:
     """Empty the folder `partial` of a killed process, unless it has the same identity."""
     if not os.path.lexists(partial) or (os.path.isdir(partial) and not os.listdir(partial)):
-        shutil.rmtree(partial, ignore_errors=True)
         return
     try:
-        with _locked(partial, "r+", flag) as mark:
+        with locked(os.path.join(partial, MARK), "r+", _busy(partial, flag)) as mark:
             if identity == (before := mark.read()) != "":
                 return
             if before and not supersedes:
@@ -107,38 +107,15 @@ def _remove_leftover(partial: str, flag: str, identity: str, supersedes: bool) -
         ) from None
 
 
+def _busy(partial: str, flag: str) -> str:
+    return f"{flag}: another process is writing {partial!r}"
+
+
 def _remove(path: str) -> None:
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     else:
         os.remove(path)
-
-
-@contextlib.contextmanager
-def _locked(partial: str, mode: str, flag: str) -> Iterator[IO[str]]:
-    """Open and lock the mark inside `partial`, unless it is a link; it is unlocked as in `lock`."""
-    flags = os.O_RDWR if mode == "r+" else os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    number = os.open(os.path.join(partial, MARK), flags | os.O_NOFOLLOW, 0o666)
-    with open(number, mode, encoding="utf-8", errors="replace") as mark:
-        lock(mark, f"{flag}: another process is writing {partial!r}")
-        yield mark
-
-
-def lock(file: IO[str], problem: str) -> None:
-    """Lock an open file until it is closed; the system unlocks it when the process dies.
-
-    On a file system without locks, as some clusters have, nothing is locked.
-
-    Raises:
-      InputError: another process holds the lock; the message begins with `problem`.
-    """
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(f"{problem}: wait for it to end or name another folder.") from None
-    except OSError as error:
-        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
-            raise
 
 
 def sync_all(folder: str) -> None:
@@ -275,8 +252,8 @@ def new_file(path: str) -> Iterator[str]:
             with open(partial, "a") as file:
                 lock(file, partial)  # other processes leave it alone
                 yield partial
-            _sync(partial)
-            os.replace(partial, path)
+                _sync(partial)
+                os.replace(partial, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(partial)
@@ -286,8 +263,8 @@ def _remove_partial_files(path: str) -> None:
     """Remove what killed processes have left of a file."""
     for partial in glob.glob(f"{glob.escape(path)}.*{SUFFIX}"):
         with contextlib.suppress(OSError, InputError), open(partial, "a") as file:
-            lock(file, partial)
-            os.remove(partial)
+            if lock(file, partial):
+                os.remove(partial)
 
 
 @contextlib.contextmanager

@@ -70,8 +70,9 @@ class MultipleChoiceModule(tf.Module):
     def _padded(
         self, question: tf.Tensor, context: tf.Tensor, options: tf.Tensor, num_options: tf.Tensor
     ) -> Answer:
-        counts = {"question": question, "num_options": num_options}
-        _, num_options = require_same_size(counts)
+        named = {"question": question, "context": context, "options": options}
+        named["num_options"] = num_options
+        question, context, options, num_options = require_same_size(named)
         most = tf.shape(options)[1]
         message = (
             "`num_options` must be from 2 to the number of columns of `options`, which must have "

@@ -60,8 +60,8 @@ class RankingModule(tf.Module):
         return _ranked(self._scores(query, candidates))
 
     def _padded(self, query: tf.Tensor, candidates: tf.Tensor, num_candidates: tf.Tensor) -> Answer:
-        sizes = {"query": query, "num_candidates": num_candidates}
-        _, num_candidates = require_same_size(sizes)
+        named = {"query": query, "candidates": candidates, "num_candidates": num_candidates}
+        query, candidates, num_candidates = require_same_size(named)
         most = tf.shape(candidates)[1]
         message = "`num_candidates` must be from 1 to the number of columns of `candidates`."
         is_valid = tf.reduce_all((num_candidates >= 1) & (num_candidates <= most))

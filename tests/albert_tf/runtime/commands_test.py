@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -246,6 +247,30 @@ def test_a_signal_that_meets_a_finalizer_is_not_lost(status, number, code):
         time.sleep(60)
 
     assert status(program) == (code, "")
+
+
+def test_a_repeated_signal_that_meets_the_repetition_is_not_lost(status, monkeypatch):
+    class Timer(threading.Timer):
+        early = True
+
+        def start(self) -> None:
+            super().start()
+            if Timer.early:
+                Timer.early = False
+                self.join()  # so that the signal comes here
+                time.sleep(60)
+
+    monkeypatch.setattr(threading, "Timer", Timer)
+
+    class Finalized:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def program(_) -> None:
+        Finalized()
+        time.sleep(60)
+
+    assert status(program) == (143, "") and not Timer.early
 
 
 def test_termination_of_a_forked_worker_cleans_nothing_up(status, tmp_path):

@@ -192,3 +192,6 @@ def test_exports_of_choices_read_the_same_windows(tiny, small_tokenizer, how):
     padded = signatures["padded"](*texts[:2], tf.constant(wider), tf.constant([2, 2, 2]))
     np.testing.assert_allclose(padded["probabilities"][:, :2], found, atol=1e-5)
     assert not padded["probabilities"][:, 2:].numpy().any()
+    for texts[1:] in ([contexts, wider[:1]], [contexts[:1], wider]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="same number of entries"):
+            signatures["padded"](*map(tf.constant, texts), tf.constant([2, 2, 2]))

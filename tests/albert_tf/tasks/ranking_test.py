@@ -239,6 +239,9 @@ def test_queries_with_different_numbers_of_candidates(signatures):
         signatures["serving_default"](query, tf.zeros([2, 0], tf.string))
     with pytest.raises(tf.errors.InvalidArgumentError, match="same number of entries"):
         signatures["serving_default"](query[:1], texts)
+    for rows in (1, 3):  # one list would fit all queries by broadcasting
+        with pytest.raises(tf.errors.InvalidArgumentError, match="same number of entries"):
+            signatures["padded"](query, tf.constant([LISTS[0]] * rows), tf.constant([3, 2]))
 
 
 def test_a_loaded_model_has_its_weights_and_loss(model, small_tokenizer, tmp_path):

@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 import types
 from collections.abc import Callable
 
@@ -26,6 +27,7 @@ from pretraining.loop.config import GuardConfig, PretrainConfig, resolve
 from pretraining.loop.divergence_guard import Guard
 from pretraining.loop.recipes import SMOKE
 from pretraining.loop.runtime import StrategyRuntime
+from pretraining.loop.stop_request import StopRequest
 from pretraining.loop.train_step import TrainStep
 from pretraining.loop.training import TrainingState
 from tests.pretraining.loop.stub_step import StubStep, fingerprints
@@ -127,17 +129,35 @@ class TestStopping:
         rows = RunDir(str(tmp_path / "run")).metrics()
         assert [row["step"] for row in rows] == [2, 4, 6, 8]
 
+    @pytest.mark.parametrize("is_late", [False, True])
     def test_a_run_is_saved_if_the_reader_of_its_output_has_ended_too(
-        self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        is_late: bool,
+        tiny_records: str,
+        tmp_path: pathlib.Path,
+        monkeypatch: pytest.MonkeyPatch,
     ):
-        """As Ctrl-C ends `tee` before it."""
+        """As Ctrl-C ends `tee` before it, or just after."""
         rare = config_of(tiny_records, "loop.checkpoint_every=100", "evaluation.every=2")
+        readers, handle = [], StopRequest._handle
+
+        def end_readers() -> None:
+            while readers:
+                os.close(readers.pop())
+
+        def handled(*arguments) -> None:
+            threading.Timer(0.02, end_readers).start()
+            handle(*arguments)
+
+        monkeypatch.setattr(StopRequest, "_handle", handled)
         with contextlib.ExitStack() as files, pytest.raises(SystemExit):
             for name in ("stdout", "stderr"):
                 reader, writer = os.pipe()
-                os.close(reader)
+                readers.append(reader)
                 stream = files.enter_context(os.fdopen(writer, "w"))
                 monkeypatch.setattr(sys, name, stream)
+            if not is_late:
+                end_readers()
             run_in(tmp_path / "run", tiny_records, rare, **stop_at(2))
         assert tf.train.latest_checkpoint(str(tmp_path / "run/checkpoints")).endswith("ckpt-4")
 

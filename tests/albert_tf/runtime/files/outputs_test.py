@@ -105,6 +105,59 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
     assert os.listdir(tmp_path / "new") == ["a"]
 
 
+def test_another_process_completes_the_folder_meanwhile(tmp_path, monkeypatch):
+    path, leftover = str(tmp_path / "new"), outputs._remove_leftover
+
+    def remove_leftover(*arguments) -> None:  # after both have found the name free
+        monkeypatch.setattr(outputs, "_remove_leftover", leftover)
+        fill(tmp_path / "new")
+        leftover(*arguments)
+
+    monkeypatch.setattr(outputs, "_remove_leftover", remove_leftover)
+    with (
+        pytest.raises(InputError, match="must name a new or empty folder"),
+        outputs.new_folder(path),
+    ):
+        raise AssertionError
+    assert os.listdir(tmp_path) == ["new"] and os.listdir(path) == ["a"]
+
+
+def test_another_process_moves_the_folder_before_it_is_locked(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "makedirs", lambda *_, **__: None)
+    with (
+        pytest.raises(InputError, match="another process is writing .*new.incomplete'"),
+        outputs.new_folder(str(tmp_path / "new")),
+    ):
+        raise AssertionError
+
+
+def test_files_of_two_writers(tmp_path, monkeypatch):
+    """One begins while the other, which has written everything, flushes it to the disk."""
+    path, sync = tmp_path / "new.txt", outputs._sync
+
+    def flush(partial: str) -> None:
+        monkeypatch.setattr(outputs, "_sync", sync)
+        outputs.write_bytes(str(path), b"second")
+        assert path.read_text() == "second"
+        sync(partial)
+
+    monkeypatch.setattr(outputs, "_sync", flush)
+    outputs.write_bytes(str(path), b"first")
+    assert os.listdir(tmp_path) == ["new.txt"] and path.read_text() == "first"
+
+
+def test_files_of_two_writers_without_locks(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    path = tmp_path / "new.txt"
+    with outputs.new_text(str(path)) as file:
+        outputs.write_bytes(str(path), b"second")
+        file.write("first")
+    assert os.listdir(tmp_path) == ["new.txt"] and path.read_text() == "first"
+
+
 def test_work_of_another_identity_is_kept_unless_it_is_superseded(tmp_path):
     path = str(tmp_path / "new")
     with pytest.raises(OSError), outputs.new_folder(path, identity="one") as work:
