@@ -6,7 +6,7 @@ documents with too few or too many words, too few letters or another language, a
 documents that repeat an earlier one (--duplicates). The output folder has JSON lines for
 data.build, documents in their order, and report.md, with counts and examples of what was removed;
 it appears only when it is complete. The same corpus and options produce the same bytes. It takes
-about 200 MB of memory, plus 160 bytes per document and 16 per pair of near copies for
+about 200 MB of memory, plus 160 bytes per document and 20 per pair of near copies for
 --duplicates=near, 64 MiB or a share of the text for --repeated_lines=N (a 2N-th, or a 64th for N of
 32 and more), and 8 bytes per run of 8 words of --held_out.
 

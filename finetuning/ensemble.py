@@ -8,7 +8,8 @@ r"""Average the predictions of several fine-tuned runs of a task (paper, section
 The members are selected on the dev set by the score that chose their weights (the task's first, if
 these differ): first the best run, then, as long as the score rises, the run that raises it most.
 --select=all takes the first --max_members runs instead. If the score is `best_f1` (SQuAD 2.0),
---part is answered at the null threshold that is best for the ensemble on the dev set.
+--part is answered at the null threshold that is best for the ensemble on the dev set, unless the
+members' own were chosen on other examples (`training.threshold_share`).
 
 The ensemble averages probabilities; for multi_label, also the members' thresholds; for regression,
 scores; for spans, the scores of each candidate (sums of logits, or for SQuAD 2.0 log
@@ -297,7 +298,9 @@ def _answer_part(
     """
     answers = members.decode(members.outputs(examples, str(options.part)), examples)
     thresholds = FINETUNING[members.task.kind].thresholds
-    if thresholds and result["metric"] in thresholds.at_best:
+    shares = [RunDir(path).config().get("training", {}) for path in members.paths]
+    is_chosen = any(share.get("threshold_share") for share in shares)  # without the dev set
+    if thresholds and result["metric"] in thresholds.at_best and not is_chosen:
         best = result["ensemble"][thresholds.best_value]
         answers = thresholds.applied(answers, thresholds.at(members.task, best))
         print(f"{options.part}: at the {thresholds.key} that is best for the dev set, {best:.4f}")

@@ -29,7 +29,6 @@ from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.training.graph_memory import graphs_forgotten
 from albert_tf.training.jax_devices import JaxDevices
 from albert_tf.training.progress import printing_if
 from finetuning.datasets import DATASETS, TRAINED, trained_dataset
@@ -177,8 +176,7 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
     configs = [dataclasses.replace(config, seed=config.seed + i) for i in range(len(runs))]
     with printing_if(devices.is_chief(strategy)):
         for seeded, run in zip(configs, runs, strict=True):
-            with graphs_forgotten():
-                finetuner.run(seeded, run, training_source, options.dry_run)
+            finetuner.run(seeded, run, training_source, options.dry_run)
     if len(runs) > 1 and not options.dry_run and devices.is_chief(strategy):
         print(report.summarize(options.run_dir, [read_result(run) for run in runs]))
 

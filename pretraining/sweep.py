@@ -25,6 +25,7 @@ schedule keep their share of the steps.
 """
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import os
@@ -124,8 +125,8 @@ class Sweep:
             if tree == other_tree:
                 raise InputError(
                     f"members must differ. Received: {name} and {other_name}, which are the same "
-                    "configuration. Omit one, or train each on its own --data with "
-                    "pretraining.train."
+                    "configuration (with --experiment, all have its length). Omit one, or train "
+                    "each on its own --data with pretraining.train."
                 )
 
     def _check_heldout(self, heldout: Manifest) -> None:
@@ -145,6 +146,10 @@ class Sweep:
                 "--heldout_set requires --heldout records of the compact layout, because those of "
                 f"{self.options.heldout} are already masked. Leave it out."
             )
+        given = {text.partition("=")[0] for text in self.options.heldout_set}
+        if "masking.max_predictions" not in given:
+            most = min(PAPER_MASKING.max_predictions, heldout.seq_length)
+            self._masks = dataclasses.replace(self._masks, max_predictions=most)
         if heldout.layout == COMPACT:
             self._masks.slots(heldout.seq_length)  # which checks that they fit
 

@@ -207,7 +207,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _differing(key: str, left: Any, right: Any) -> list[str]:

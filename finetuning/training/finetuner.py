@@ -22,6 +22,7 @@ from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.training.graph_memory import graphs_forgotten
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.thresholds import Thresholds
@@ -93,6 +94,7 @@ class Finetuner:
         self.fit, self.runtime = fit, runtime
         self._features: dict[str, Features] = {}
 
+    @graphs_forgotten()  # the next run has its own
     def run(
         self, config: FinetuneConfig, run: RunDir, source: TrainingSource, dry_run: bool = False
     ) -> None:

@@ -8,7 +8,7 @@ import sys
 from types import FrameType
 from typing import Self
 
-_READER_ENDS_MS = 250  # after the signal, at most
+_READER_ENDS_MS = 250  # after the signal, at most, for each of two streams
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGHUP: the terminal was closed
 
 

@@ -1,9 +1,9 @@
 """Commands that another command runs, each in a process of its own, and timed training."""
 
 import os
-import shutil
 import statistics
 import subprocess
+import tempfile
 from collections.abc import Callable
 
 from albert_tf.runtime import programs
@@ -66,12 +66,8 @@ def steps_within(
       CommandError: the training failed.
     """
     steps = (1 + _TIMED_LOOPS) * steps_per_loop
-    temporary = os.path.join(folder, ".timing")
-    run = RunDir(os.path.join(temporary, "run"))
-    shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
-    try:
+    with tempfile.TemporaryDirectory(prefix=".timing-", dir=folder) as temporary:
+        run = RunDir(os.path.join(temporary, "run"))
         train(run, *_TIMING_OVERRIDES, f"loop.steps={steps}")
         step_ms = statistics.median(row["step_ms"] for row in run.metrics("step_ms")[1:])
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return max(1, round(1000 * seconds / step_ms))

@@ -104,7 +104,7 @@ def configurations(options: SweepOptions) -> list[Configuration]:
     if group.is_sequence:
         raise InputError(
             f"--group must not be {options.group}, whose runs need weights of each other. Train "
-            f"--experiment={options.group}/ROW with pretraining.train, the second run with --init."
+            f"--experiment={options.group}/ROW with pretraining.train, each later run with --init."
         )
     members, rows = [], dict(group.rows)
     if unknown := [name for name in options.rows if name not in rows]:
@@ -118,8 +118,8 @@ def configurations(options: SweepOptions) -> list[Configuration]:
     if is_other and (sized or len(presets) > 1 or presets[0].startswith("bert")):
         raise InputError(
             f"--experiment must not be passed with --group={options.group}, whose rows have sizes "
-            f"of their own: {', '.join(sized or presets)}. Omit it and shorten the runs with "
-            "--budget, or choose other rows with --rows."
+            f"of their own: {', '.join(sized or presets)}. Omit it, and shorten the runs with "
+            "--budget."
         )
     for row, value in rows.items():
         assignments, base = tuple(value.assignments()), options.experiment

@@ -191,7 +191,7 @@ def test_minutes_become_steps_once(options: AdaptOptions, fake: Commands):
     options = dataclasses.replace(options, minutes=0.07)
     adapt.main(options, fake)
     timed, trained = fake.trained
-    assert "loop.steps=50" in timed.set and ".timing" in timed.run_dir
+    assert "loop.steps=50" in timed.set and ".timing-" in timed.run_dir
     assert not os.path.exists(timed.run_dir)
     assert trained.set == (
         "loop.steps=40",

@@ -135,7 +135,7 @@ def test_rows_of_another_experiment_have_its_length_and_schedule(
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"group": "bert-recipe", "experiment": None}, "the second run with --init"),
+        ({"group": "bert-recipe", "experiment": None}, "each later run with --init"),
         ({"group": "width"}, "sizes of their own: h1024, h2048, h4096, h6144. .*--budget"),
         ({"group": "configurations"}, "sizes of their own: albert-base-v1, .*bert-xlarge"),
     ],
@@ -246,6 +246,9 @@ def test_held_out_records_are_masked_as_in_the_paper(
     masking = outputs.read_json(path)["masking"]
     assert masking == settings.to_dict(experiment("albert-base-v1").masking)
     assert MaskingConfig(**masking).slots(512) == 20
+    short = rebuilt(tiny_records, tmp_path / "short", seq_length=16)  # which 20 would not fit
+    given = options(tmp_path / "one", tiny_records, heldout=short)
+    assert sweep.Sweep(given, fake_commands)._masks.slots(16) == 16
     too_many = {"heldout_set": ("masking.max_predictions=33",)}  # of 32 pieces
     with pytest.raises(ConfigError, match="`masking.max_predictions` must be at most the seq"):
         sweep.main(options(tmp_path / "other", tiny_records, **heldout, **too_many), fake_commands)

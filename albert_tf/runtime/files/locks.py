@@ -34,7 +34,7 @@ def locked(path: str, mode: str, problem: str) -> Iterator[IO[str]]:
     """Open a text file that is no link and lock it, as with `lock`; mode is `r+` or `a`.
 
     Raises:
-      InputError: another process holds the lock, or with mode `a`, has moved the folder.
+      InputError: another process holds the lock, or has moved or removed the folder.
       OSError: the file cannot be opened.
     """
     flags = os.O_RDWR if mode == "r+" else os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -46,6 +46,8 @@ def locked(path: str, mode: str, problem: str) -> Iterator[IO[str]]:
         raise _busy(problem) from None
     with open(number, mode, encoding="utf-8", errors="replace") as file:
         lock(file, problem)
+        if not (os.path.exists(path) and os.path.samestat(os.fstat(number), os.stat(path))):
+            raise _busy(problem)  # it has moved or removed the folder
         yield file
 
 

@@ -262,7 +262,7 @@ def new_file(path: str) -> Iterator[str]:
 def _remove_partial_files(path: str) -> None:
     """Remove what killed processes have left of a file."""
     for partial in glob.glob(f"{glob.escape(path)}.*{SUFFIX}"):
-        with contextlib.suppress(OSError, InputError), open(partial, "a") as file:
+        with contextlib.suppress(OSError, InputError), open(partial, "r+") as file:
             if lock(file, partial):
                 os.remove(partial)
 

@@ -99,7 +99,9 @@ def test_dict_round_trip_is_plain_json():
 
 def test_numbers_of_numpy_become_json():
     values = Inner(layers=np.int64(3), rate=np.float32(0.5), names=tuple(np.array(["x"])))
-    for tree in (values, dataclasses.replace(values, names=np.array(["x"]))):
+    other = dataclasses.replace(values, names=np.array(["x"]), sizes=[])
+    assert settings.to_dict(Inner(sizes=[np.int32(1)]))["sizes"] == [1]
+    for tree in (values, other):
         plain = json.loads(json.dumps(settings.to_dict(tree)))
         assert plain == {"layers": 3, "rate": 0.5, "names": ["x"], "sizes": [], "limit": None}
 

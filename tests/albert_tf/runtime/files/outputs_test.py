@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -124,6 +125,18 @@ def test_another_process_completes_the_folder_meanwhile(tmp_path, monkeypatch):
 
 def test_another_process_moves_the_folder_before_it_is_locked(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "makedirs", lambda *_, **__: None)
+    with (
+        pytest.raises(InputError, match="another process is writing .*new.incomplete'"),
+        outputs.new_folder(str(tmp_path / "new")),
+    ):
+        raise AssertionError
+
+
+def test_another_process_removes_the_folder_while_it_is_locked(tmp_path, monkeypatch):
+    def flock(*_):
+        shutil.rmtree(tmp_path / "new.incomplete")
+
+    monkeypatch.setattr("fcntl.flock", flock)
     with (
         pytest.raises(InputError, match="another process is writing .*new.incomplete'"),
         outputs.new_folder(str(tmp_path / "new")),
