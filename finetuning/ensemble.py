@@ -298,8 +298,8 @@ def _answer_part(
     """
     answers = members.decode(members.outputs(examples, str(options.part)), examples)
     thresholds = FINETUNING[members.task.kind].thresholds
-    shares = [RunDir(path).config().get("training", {}) for path in members.paths]
-    is_chosen = any(share.get("threshold_share") for share in shares)  # without the dev set
+    trainings = [RunDir(path).config().get("training", {}) for path in members.paths]
+    is_chosen = any(each.get("threshold_share") for each in trainings)  # without the dev set
     if thresholds and result["metric"] in thresholds.at_best and not is_chosen:
         best = result["ensemble"][thresholds.best_value]
         answers = thresholds.applied(answers, thresholds.at(members.task, best))

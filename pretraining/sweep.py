@@ -99,8 +99,6 @@ class Sweep:
         same["records"] = [part.manifest.identity() for part in records.parts]
         self._state: dict[str, Any] = same | {"set": list(options.set), "steps": {}}
         self._require_distinct_members()
-        papers = PretrainConfig(masking=PAPER_MASKING)
-        self._masks = settings.override(papers, options.heldout_set).masking
         if options.heldout:
             self._check_heldout(Manifest.read(options.heldout))  # else it fails only after hours
         if not os.path.isfile(self._path):
@@ -146,12 +144,21 @@ class Sweep:
                 "--heldout_set requires --heldout records of the compact layout, because those of "
                 f"{self.options.heldout} are already masked. Leave it out."
             )
-        given = {text.partition("=")[0] for text in self.options.heldout_set}
-        if "masking.max_predictions" not in given:
-            most = min(PAPER_MASKING.max_predictions, heldout.seq_length)
-            self._masks = dataclasses.replace(self._masks, max_predictions=most)
-        if heldout.layout == COMPACT:
-            self._masks.slots(heldout.seq_length)  # which checks that they fit
+        self._masks(heldout)
+
+    def _masks(self, heldout: Manifest) -> dict[str, Any]:
+        """Return the masking of the evaluation; nothing for records that are already masked.
+
+        Raises:
+          ConfigError: that of --heldout_set is invalid or does not fit the records.
+        """
+        if heldout.layout != COMPACT:
+            return {}
+        most = min(PAPER_MASKING.max_predictions, heldout.seq_length)
+        papers = PretrainConfig(masking=dataclasses.replace(PAPER_MASKING, max_predictions=most))
+        masking = settings.override(papers, self.options.heldout_set).masking
+        masking.slots(heldout.seq_length)  # which checks that they fit
+        return settings.to_dict(masking)
 
     def begin(self) -> None:
         """Create the folder if it does not exist yet."""
@@ -261,8 +268,7 @@ class Sweep:
             "data": self.options.heldout,
             "records": heldout.identity(),
         }
-        masks = settings.to_dict(self._masks) if heldout.layout == COMPACT else {}
-        if masks:
+        if masks := self._masks(heldout):
             wanted["masking"] = masks
         figures = outputs.read_json(path, allow_nan=True) if os.path.isfile(path) else {}
         if figures | wanted != figures:

@@ -97,9 +97,11 @@ class Duplicates:
         for band in range(BANDS):
             columns = slice(band * _ROWS, (band + 1) * _ROWS)
             band_pairs = list(self._similar(signatures, numbers, columns))
-            pairs = np.sort(np.concatenate([pairs, *band_pairs]))
-            # np.unique would take 75 bytes a pair.
-            pairs = pairs[np.diff(pairs, prepend=pairs[:1] + np.uint64(1)) != 0]
+            pairs = np.concatenate([pairs, *band_pairs])
+            pairs.sort()  # np.unique would take 75 bytes a pair
+            is_repeated: np.ndarray = np.zeros(len(pairs), bool)
+            is_repeated[1:] = pairs[1:] == pairs[:-1]
+            pairs = pairs[~is_repeated]
         copies: dict[int, int] = {}
         for pair in map(int, pairs):  # in order, so that earlier ones are decided
             later, earlier = pair >> 32, pair & 0xFFFFFFFF

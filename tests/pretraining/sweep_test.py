@@ -248,7 +248,8 @@ def test_held_out_records_are_masked_as_in_the_paper(
     assert MaskingConfig(**masking).slots(512) == 20
     short = rebuilt(tiny_records, tmp_path / "short", seq_length=16)  # which 20 would not fit
     given = options(tmp_path / "one", tiny_records, heldout=short)
-    assert sweep.Sweep(given, fake_commands)._masks.slots(16) == 16
+    masks = sweep.Sweep(given, fake_commands)._masks(Manifest.read(short))
+    assert masks["max_predictions"] == 16
     too_many = {"heldout_set": ("masking.max_predictions=33",)}  # of 32 pieces
     with pytest.raises(ConfigError, match="`masking.max_predictions` must be at most the seq"):
         sweep.main(options(tmp_path / "other", tiny_records, **heldout, **too_many), fake_commands)

@@ -55,7 +55,7 @@ def new_folder(
             os.makedirs(partial, exist_ok=True)
         except OSError as error:
             raise _unwritable(flag, path, error.errno) from None
-        with locked(os.path.join(partial, MARK), "a", _busy(partial, flag)) as mark:
+        with locked(os.path.join(partial, MARK), "a", _in_use(partial, flag)) as mark:
             try:
                 require_new(path, flag)  # another process may have completed it meanwhile
                 with writing(path):
@@ -85,7 +85,7 @@ def _remove_leftover(partial: str, flag: str, identity: str, supersedes: bool) -
     if not os.path.lexists(partial) or (os.path.isdir(partial) and not os.listdir(partial)):
         return
     try:
-        with locked(os.path.join(partial, MARK), "r+", _busy(partial, flag)) as mark:
+        with locked(os.path.join(partial, MARK), "r+", _in_use(partial, flag)) as mark:
             if identity == (before := mark.read()) != "":
                 return
             if before and not supersedes:
@@ -107,7 +107,7 @@ def _remove_leftover(partial: str, flag: str, identity: str, supersedes: bool) -
         ) from None
 
 
-def _busy(partial: str, flag: str) -> str:
+def _in_use(partial: str, flag: str) -> str:
     return f"{flag}: another process is writing {partial!r}"
 
 
