@@ -15,7 +15,8 @@ from finetuning.datasets.dataset import Dataset, Prediction
 from finetuning.datasets.tables.own_tables import PAIR, SINGLE
 from finetuning.kinds.baselines import word_search
 from finetuning.kinds.cards import mistakes
-from finetuning.kinds.kind import FinetuningKind, errors_of_means, text_of, tuples_of
+from finetuning.kinds.kind import FinetuningKind, text_of, tuples_of
+from finetuning.kinds.standard_errors import errors_of_means
 from finetuning.kinds.text_kind import shown
 
 # Value of `task.loss` -> the training examples that it needs, in words.

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from albert_tf.text.tokenizer import Tokenizer
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.scores.calibration import Confidences
 from finetuning.kinds.baselines.regularization import Examples, Predict
+from finetuning.kinds.standard_errors import deviation, differences
 from finetuning.kinds.thresholds import Thresholds
 
 CROSS_ENTROPY, SQUARED_ERROR = "cross_entropy", "mse"  # losses of students
@@ -150,8 +151,8 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
         """Return the standard errors of the main metrics, from the number of examples.
 
         For an accuracy p over n examples, it is sqrt(p (1 - p) / n). Otherwise it is the standard
-        deviation over resamples of the examples; kinds whose scores are means over the examples
-        take the standard deviation of those over sqrt(n).
+        deviation over resamples of the examples. Kinds whose scores are means over examples that
+        may have a source in common take `errors_of_means`.
 
         With the predictions of a `baseline` for the same examples, they are those of the
         differences to its scores, from the same resamples.
@@ -285,44 +286,6 @@ class FinetuningKind(abc.ABC, Generic[SettingsT]):
     def taught_loss(self, task: SettingsT, loss: str, temperature: float) -> tf_keras.losses.Loss:
         """Return the loss of a student, one of `student_losses`; some have a temperature."""
         raise NotImplementedError
-
-
-def deviation(scores: Sequence[Mapping[str, float]], name: str) -> float:
-    """Return the standard deviation of a score."""
-    return float(np.std([score[name] for score in scores]))
-
-
-def differences(
-    scores: Iterable[Mapping[str, float]], others: Iterable[Mapping[str, float]]
-) -> list[dict[str, float]]:
-    """Return the differences of scores to those of a baseline, by name."""
-    return [
-        {name: score[name] - other[name] for name in score.keys() & other.keys()}
-        for score, other in zip(scores, others, strict=True)
-    ]
-
-
-def errors_of_means(
-    dataset: Dataset,
-    predictions: Sequence[Prediction],
-    examples: Sequence[Any],
-    baseline: Sequence[Prediction] | None = None,
-) -> dict[str, float]:
-    """Return the standard errors of scores that are means over the examples, none for few.
-
-    With a `baseline`, they are those of the differences to its scores.
-    """
-    if len(examples) < MIN_EXAMPLES:
-        return {}
-
-    def scores_of(answers: Sequence[Prediction]) -> list[dict[str, float]]:
-        pairs = zip(answers, examples, strict=True)
-        return [dataset.score([answer], [example]) for answer, example in pairs]
-
-    scores = scores_of(predictions)
-    if baseline is not None:
-        scores = differences(scores, scores_of(baseline))
-    return {name: deviation(scores, name) / math.sqrt(len(scores)) for name in dataset.metrics}
 
 
 def tuples_of(values: Any) -> Any:

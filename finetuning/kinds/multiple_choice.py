@@ -9,10 +9,11 @@ import numpy as np
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings, option_letter
-from finetuning.datasets.dataset import Data, Prediction
+from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.scores.calibration import Confidences
 from finetuning.kinds.cards import mistakes
 from finetuning.kinds.kind import FinetuningKind, text_of
+from finetuning.kinds.standard_errors import errors_of_means
 
 
 class MultipleChoice(FinetuningKind[MultipleChoiceSettings]):
@@ -55,6 +56,16 @@ class MultipleChoice(FinetuningKind[MultipleChoiceSettings]):
         return Confidences(
             np.array(probabilities), np.array([p["choice"] == e.label for p, e in pairs])
         )
+
+    def standard_errors(
+        self,
+        dataset: Dataset,
+        predictions: Sequence[Prediction],
+        examples: Sequence[ChoiceExample],
+        baseline: Sequence[Prediction] | None = None,
+    ) -> dict[str, float]:
+        """Return the standard errors of means over questions, with the contexts as clusters."""
+        return errors_of_means(dataset, predictions, examples, baseline)
 
     def card_sections(
         self,

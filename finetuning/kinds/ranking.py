@@ -27,9 +27,9 @@ from finetuning.kinds.kind import (
     Embed,
     FinetuningKind,
     TeacherOutput,
-    errors_of_means,
     text_of,
 )
+from finetuning.kinds.standard_errors import errors_of_means
 from finetuning.kinds.text_kind import SoftCrossEntropy
 
 _SCALE, _LEAST_LENGTH = np.float32(20), 1e-12

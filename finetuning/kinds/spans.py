@@ -3,18 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from albert_tf.runtime.report_text import MIN_EXAMPLES
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.spans.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
-from albert_tf.training.clusters import error_of_ratio
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD, score_answer
 from finetuning.datasets.spans import squad
 from finetuning.kinds.cards import mistakes
-from finetuning.kinds.kind import FinetuningKind, differences, text_of
+from finetuning.kinds.kind import FinetuningKind, text_of
+from finetuning.kinds.standard_errors import errors_of_means, scores_of_each
 from finetuning.kinds.thresholds import Examples, Thresholds
 
 _NONE = "(no answer)"
@@ -96,38 +93,19 @@ class Span(FinetuningKind[SpanSettings]):
         examples: Sequence[SpanExample],
         baseline: Sequence[Prediction] | None = None,
     ) -> dict[str, float]:
-        """Return the standard errors of means over questions, with the contexts as clusters.
-
-        Questions about one context may be answered well or badly together. There are no errors for
-        fewer than `MIN_EXAMPLES` contexts.
-        """
-        numbers: dict[str, int] = {}
-        contexts = np.array([numbers.setdefault(e.context, len(numbers)) for e in examples])
-        if len(numbers) < MIN_EXAMPLES:
-            return {}
-
-        scores = self._scores_of_each(dataset, predictions, examples)
-        if baseline is not None:
-            scores = differences(scores, self._scores_of_each(dataset, baseline, examples))
-        errors = {}
-        for name in dataset.metrics:
-            values = np.array([score[name] for score in scores])
-            errors[name] = error_of_ratio(values, np.ones(len(values)), contexts)
-        return errors
+        """Return the standard errors of means over questions, with the contexts as clusters."""
+        return errors_of_means(dataset, predictions, examples, baseline, self._scores_of_each)
 
     def _scores_of_each(
         self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
     ) -> list[dict[str, float]]:
         """Return the scores of each answer; the best threshold is that for all of them."""
-
-        def scores_of(answers: Sequence[Prediction]) -> list[dict[str, float]]:
-            return [dataset.score([a], [e]) for a, e in zip(answers, examples, strict=True)]
-
-        scores = scores_of(predictions)
+        scores = scores_of_each(dataset, predictions, examples)
         if not set(dataset.metrics) & set(AT_BEST_THRESHOLD):
             return scores
         threshold = dataset.score(predictions, examples)[self.thresholds.best_value]
-        best = scores_of([answered(prediction, threshold) for prediction in predictions])
+        answers = [answered(prediction, threshold) for prediction in predictions]
+        best = scores_of_each(dataset, answers, examples)
         return [
             score | {name: at_best[other] for name, other in AT_BEST_THRESHOLD.items()}
             for score, at_best in zip(scores, best, strict=True)

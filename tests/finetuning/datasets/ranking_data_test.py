@@ -1,5 +1,6 @@
 """Queries with candidates: lists and tables, what is refused, and the scores by hand."""
 
+import dataclasses
 import gzip
 import json
 import math
@@ -176,8 +177,10 @@ def test_errors_are_over_the_scored_queries():
     assert tuned.standard_errors(DATASET, ANSWERS, SCORED) == {}
     answers = [{"scores": [1, 0]}, {"scores": [0, 1]}, *ANSWERS[2:]] * 20
     examples = [SCORED[1], SCORED[1], *SCORED[2:]] * 20
-    errors = tuned.standard_errors(DATASET, answers, examples)
-    assert errors["map"] == errors["mrr"] == pytest.approx(0.25 / math.sqrt(40))  # of 1 and 1/2
+    queries = [dataclasses.replace(each, query=str(row)) for row, each in enumerate(examples)]
+    errors = tuned.standard_errors(DATASET, answers, queries)
+    assert errors["map"] == errors["mrr"] == pytest.approx(0.25 / math.sqrt(39))  # of 1 and 1/2
+    assert tuned.standard_errors(DATASET, answers, examples) == {}  # one query, again and again
 
 
 def test_the_card_shows_the_worst_queries():

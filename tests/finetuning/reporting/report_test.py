@@ -77,6 +77,23 @@ def test_answers_about_one_context_go_right_together():
     assert tuned.standard_errors(ONE, together, about(questions, 29)) == {}
 
 
+def test_questions_of_multiple_choice_about_one_context_go_right_together():
+    """As above: in every other one of 40 contexts, all four questions are right.
+
+    Without contexts, the questions are the sources: all alike, they are one.
+    """
+    tuned, race = FINETUNING["multiple_choice"], DATASETS["race"]
+    choices = [{"choice": 0}, {"choice": 1}] * 80
+    question = ChoiceExample("q", "", ("a", "b"), label=0)
+    examples = [dataclasses.replace(question, context=str(n % 40)) for n in range(160)]
+    errors = tuned.standard_errors(race, choices, examples)
+    assert errors["accuracy"] == pytest.approx(0.5 / 39**0.5)
+    alone = [dataclasses.replace(question, question=str(n)) for n in range(160)]
+    errors = tuned.standard_errors(race, choices, alone)
+    assert errors["accuracy"] == pytest.approx(0.5 / 159**0.5)
+    assert tuned.standard_errors(race, choices, [question] * 160) == {}
+
+
 @pytest.mark.parametrize("task", [ONE, TWO])
 def test_the_error_of_a_difference_has_contexts_as_clusters(task):
     """To answers that are all wrong, the differences are the scores; to equal ones they are 0."""
