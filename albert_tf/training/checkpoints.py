@@ -5,7 +5,7 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import tensorflow as tf
 
@@ -48,6 +48,7 @@ class Checkpoints:
             self._manager.save(checkpoint_number=step)
         except tf.errors.OpError as error:
             shutil.rmtree(os.path.join(self._target, f"ckpt-{step}_temp"), ignore_errors=True)
+            self._remove(step)
             raise MachineError(
                 f"{self._target}: checkpoint {step} could not be written "
                 f"({error.message.rpartition('; ')[2]}). Earlier checkpoints are intact. Make room "
@@ -64,20 +65,29 @@ class Checkpoints:
         unwanted = set(filter(is_unwanted, steps))
         if not unwanted:
             return
-        remaining = [f"ckpt-{step}" for step in sorted({*steps} - unwanted)]
         # First update the file that names the latest: a kill in between leaves only unused files.
-        # With an absolute folder, TensorFlow stores the names without one, so that a run can be
-        # moved.
-        if remaining:
-            folder = os.path.abspath(self._target)
-            tf.compat.v1.train.update_checkpoint_state(folder, remaining[-1], remaining)
+        if remaining := {*steps} - unwanted:
+            self._name_latest(remaining)
         else:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(os.path.join(self._target, "checkpoint"))
         for step in unwanted:
-            files = glob.glob(os.path.join(glob.escape(self._target), f"ckpt-{step}.*"))
-            for path in sorted(files, reverse=True):  # the index first: it defines a checkpoint
-                os.remove(path)
+            self._remove(step)
+
+    def _name_latest(self, steps: Collection[int]) -> None:
+        """Name the last of `steps` in the file `checkpoint`, from which readers take the latest.
+
+        With an absolute folder, TensorFlow stores the names without one, so that a run can be
+        moved.
+        """
+        names = [f"ckpt-{step}" for step in sorted(steps)]
+        folder = os.path.abspath(self._target)
+        tf.compat.v1.train.update_checkpoint_state(folder, names[-1], names)
+
+    def _remove(self, step: int) -> None:
+        files = glob.glob(os.path.join(glob.escape(self._target), f"ckpt-{step}.*"))
+        for path in sorted(files, reverse=True):  # the index first: it defines a checkpoint
+            os.remove(path)
 
     def steps(self) -> list[int]:
         """Return the steps of the checkpoints in the source, the latest first."""
@@ -87,7 +97,8 @@ class Checkpoints:
         """Restore the latest checkpoint that can be read, at step `until` or before it.
 
         Return its step. Return None if there is no checkpoint, or if `until` is given and none up
-        to it can be read.
+        to it can be read. If the source is also the target, its file `checkpoint` names the
+        restored one from then on: a kill after saving may have left an earlier one there.
 
         Raises:
           InputError: no checkpoint can be read although there are some, and `until` is None; or a
@@ -101,14 +112,17 @@ class Checkpoints:
                     wrong = differences_from(self._checkpoint, file)
                     if not wrong:
                         self._checkpoint.restore(file).assert_consumed()
-                        return step
             except DAMAGE as error:
                 print(f"warning: {path} is damaged, trying the one before: {error}", flush=True)
                 continue
-            raise InputError(
-                f"{path} does not match the model of the run's config.json: {wrong} Restore the "
-                "run's own checkpoints, or remove the folder to start over."
-            )
+            if wrong:
+                raise InputError(
+                    f"{path} does not match the model of the run's config.json: {wrong} Restore "
+                    "the run's own checkpoints, or remove the folder to start over."
+                )
+            if self._source == self._target and latest_in(self._source) != path:
+                self._name_latest([n for n in steps if n <= step])
+            return step
         if steps and until is None:
             raise InputError(
                 f"no checkpoint in {self._source!r} can be read. Remove the folder to start over, "

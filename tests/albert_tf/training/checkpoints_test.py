@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.models.checkpoints import latest_in
+from albert_tf.runtime.errors import MachineError
 from albert_tf.training.checkpoints import Checkpoints
 
 
@@ -104,3 +105,31 @@ def test_a_run_can_be_moved(tmp_path: pathlib.Path, monkeypatch, is_relative: bo
     (tmp_path / "here").rename(tmp_path / "there")
     latest = tf.train.latest_checkpoint(str(tmp_path / "there"))
     assert latest == str(tmp_path / "there" / "ckpt-3")
+
+
+def test_restoring_names_a_checkpoint_that_a_kill_left_unnamed(tmp_path: pathlib.Path):
+    """Readers of the run go by the file `checkpoint`, which is written last."""
+    _, checkpoints = saved(tmp_path, keep=2)
+    checkpoints.save(1)
+    before = (tmp_path / "checkpoint").read_bytes()
+    checkpoints.save(2)
+    (tmp_path / "checkpoint").write_bytes(before)
+    state, other = tf.train.Checkpoint(variable=tf.Variable(0)), tmp_path / "other"
+    assert Checkpoints(state, str(tmp_path), str(other), keep=2).restore() == 2
+    assert (tmp_path / "checkpoint").read_bytes() == before  # only the chief writes
+    assert not (other / "checkpoint").exists()
+    _, checkpoints = saved(tmp_path, keep=2)
+    assert checkpoints.restore() == 2
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-2")
+    assert checkpoints.restore(until=1) == 1
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-1")
+
+
+def test_nothing_is_left_of_a_checkpoint_that_could_not_be_written(tmp_path: pathlib.Path):
+    _, checkpoints = saved(tmp_path, keep=2)
+    checkpoints.save(1)
+    (tmp_path / "checkpoint").unlink()
+    (tmp_path / "checkpoint").mkdir()  # so that the last of its files cannot be written
+    with pytest.raises(MachineError, match="checkpoint 2 could not be written"):
+        checkpoints.save(2)
+    assert names(tmp_path) == ["ckpt-1"] and not [*tmp_path.glob("ckpt-2*")]
