@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
+from albert_tf.runtime.errors import InputError, InputNotFoundError, MachineError, reading, writing
 from albert_tf.runtime.files.compression import is_compressed
 from albert_tf.runtime.files.json_text import json_object
 from albert_tf.runtime.files.locks import lock, locked
@@ -42,8 +42,9 @@ def new_folder(
 
     Raises:
       InputError: `path` exists and is not an empty folder, or cannot be written; or the folder next
-        to it was not made by this project, has another identity, or another process is writing it.
-      MachineError: writing fails, for example because the disk is full.
+        to it is no unfinished output, has another identity, or another process is writing it.
+      MachineError: writing fails, for example because the disk is full; or renaming fails, and the
+        complete folder stays where it is.
     """
     require_new(path, flag)
     final = os.path.realpath(path)
@@ -65,19 +66,33 @@ def new_folder(
                         os.fsync(mark.fileno())
                     yield partial
                     sync_all(partial)
-                if os.path.isdir(final):
-                    os.rmdir(final)
-                os.replace(partial, final)
-                for name in glob.glob(f"{MARK}*", root_dir=final):
-                    os.remove(os.path.join(final, name))
             except BaseException as error:
                 if not identity or isinstance(error, InputError):
                     shutil.rmtree(partial, ignore_errors=True)
                 raise
+            _give_name(partial, final)
     finally:
         for parent in parents:
             if os.path.isdir(parent) and not os.listdir(parent):
                 os.rmdir(parent)
+
+
+def _give_name(partial: str, final: str) -> None:
+    """Rename a complete folder and remove its marks, without which no later call will empty it."""
+    folder = partial
+    try:
+        if os.path.isdir(final):
+            os.rmdir(final)
+        os.replace(partial, final)
+        folder = final
+    except OSError as error:
+        raise MachineError(
+            f"{partial!r} is complete but cannot be renamed to {final!r}: {error.strerror}. "
+            "Move it yourself."
+        ) from None
+    finally:
+        for name in glob.glob(f"{MARK}*", root_dir=folder):
+            os.remove(os.path.join(folder, name))
 
 
 def _remove_leftover(partial: str, flag: str, identity: str, supersedes: bool) -> None:
@@ -103,7 +118,7 @@ def _remove_leftover(partial: str, flag: str, identity: str, supersedes: bool) -
             raise
         raise InputError(
             f"{flag} needs the name {partial!r} for its unfinished output, but that path exists "
-            "and was not made by this project: move it or name another folder."
+            "and is no unfinished output of this project: move it or name another folder."
         ) from None
 
 

@@ -95,6 +95,24 @@ def test_work_of_the_same_identity_is_continued(tmp_path, error):
     assert os.listdir(tmp_path) == ["new"] and os.listdir(tmp_path / "new") == ["a"]
 
 
+@pytest.mark.parametrize("identity", ["", "one"])
+def test_a_complete_folder_that_cannot_be_renamed_is_kept(tmp_path, identity):
+    """Something appears in the empty output folder while the content is written."""
+    (tmp_path / "new").mkdir()
+    with (
+        pytest.raises(MachineError, match="new.incomplete' is complete but .*new': Directory not"),
+        outputs.new_folder(str(tmp_path / "new"), identity=identity) as work,
+    ):
+        pathlib.Path(work, "a").touch()
+        (tmp_path / "new" / "mine").touch()
+    assert os.listdir(tmp_path / "new.incomplete") == ["a"]
+    (tmp_path / "new" / "mine").unlink()
+    with pytest.raises(InputError, match="is no unfinished output of this project: move it"):
+        fill(tmp_path / "new", identity=identity)
+    (tmp_path / "new.incomplete").rename(tmp_path / "new")
+    assert os.listdir(tmp_path / "new") == ["a"]
+
+
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
     def flock(*_):
@@ -198,7 +216,7 @@ def test_a_link_under_the_name_of_the_mark_is_not_followed(tmp_path):
     (tmp_path / "new.incomplete" / outputs.MARK).symlink_to(tmp_path / "notes.txt")
     path = str(tmp_path / "new")
     with (
-        pytest.raises(InputError, match="was not made by this project"),
+        pytest.raises(InputError, match="is no unfinished output of this project"),
         outputs.new_folder(path, identity="one", supersedes=True),
     ):
         pass
@@ -262,7 +280,7 @@ def test_files_of_others_are_kept(tmp_path, kind):
         (there / "thesis.txt").touch()
     else:
         there.touch()
-    with pytest.raises(InputError, match=r"--output needs .*new\.incomplete.* not made by this"):
+    with pytest.raises(InputError, match=r"--output needs .*new\.incomplete.* is no unfinished"):
         fill(tmp_path / "new")
     assert os.listdir(tmp_path) == [there.name]
     assert kind == "file" or os.listdir(there) == ["thesis.txt"]
