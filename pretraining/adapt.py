@@ -262,7 +262,7 @@ class Adaptation:
 
     def _evaluation(self, model: str, records: str) -> dict[str, Any]:
         """Return the figures of a model on held-out records, evaluating if not yet done."""
-        wanted = {"data": records, "records": Manifest.read(records).identity()}
+        wanted = {"data": os.path.abspath(records), "records": Manifest.read(records).identity()}
         when = "before" if model == self.options.init else "after"
         file = self._path("evaluations", f"{os.path.basename(records)}-{when}.json")
         figures = outputs.read_json(file, allow_nan=True) if os.path.isfile(file) else {}

@@ -160,14 +160,15 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
             )
             with Progress("sequences", evaluator.num_sequences) as progress:
                 figures = evaluator.run(progress.advance)
-        figures |= {"data": options.data, "records": records.manifest.identity()}
+        figures |= {"data": os.path.abspath(options.data), "records": records.manifest.identity()}
         figures |= {"trained_only": True} if options.trained_only else {}
         if records.manifest.layout == COMPACT:
             figures["masking"] = settings.to_dict(config.masking)
         keep(options.data, figures)
     if tokenizer:
         figures = evaluate_minimal_pairs(model, tokenizer, pairs, strategy)
-        keep(options.minimal_pairs, figures | {"minimal_pairs": options.minimal_pairs})
+        source = os.path.abspath(options.minimal_pairs)
+        keep(options.minimal_pairs, figures | {"minimal_pairs": source})
 
 
 def _report(figures: dict[str, Any]) -> str:
@@ -197,7 +198,7 @@ def _path_for(run: RunDir, name: str, source: str) -> str:
     while os.path.isfile(path) and os.path.dirname(folder) != folder:
         known = outputs.read_json(path, allow_nan=True)
         other = known.get("minimal_pairs", known.get("data"))
-        if not isinstance(other, str) or os.path.abspath(other) == os.path.abspath(source):
+        if not isinstance(other, str) or other == os.path.abspath(source):
             break
         name, folder = f"{os.path.basename(folder)}-{name}", os.path.dirname(folder)
         path = run.evaluation_path(name)

@@ -262,10 +262,11 @@ class Sweep:
 
     def _evaluation(self, run: RunDir) -> Result:
         """Return the metrics of the run's last checkpoint on --heldout, evaluating if necessary."""
-        heldout, path = Manifest.read(self.options.heldout or ""), run.evaluation_path("sweep")
+        folder, path = self.options.heldout or "", run.evaluation_path("sweep")
+        heldout = Manifest.read(folder)
         wanted: dict[str, Any] = {
             "checkpoint": f"ckpt-{_result_of(run)['step']}",
-            "data": self.options.heldout,
+            "data": os.path.abspath(folder),
             "records": heldout.identity(),
         }
         if masks := self._masks(heldout):

@@ -67,7 +67,8 @@ class Commands:
         is_own = os.path.basename(given.data).startswith("own")
         bits = 1.0 if given.run_dir.endswith("run") and is_own else 2.0
         figures = {"hidden/bits_per_character": bits, "hidden/count": 1234.0}
-        figures |= {"data": given.data, "records": Manifest.read(given.data).identity()}
+        data = os.path.abspath(given.data)
+        figures |= {"data": data, "records": Manifest.read(given.data).identity()}
         outputs.write_json(given.output, figures)
 
 
@@ -149,7 +150,11 @@ def test_own_words_and_general_text(options: AdaptOptions, fake: Commands):
     assert bytes_per_piece[0] < bytes_per_piece[1]
 
 
-def test_a_rerun_does_only_what_is_missing(options: AdaptOptions, fake: Commands, capsys):
+def test_a_rerun_does_only_what_is_missing(
+    options: AdaptOptions, fake: Commands, tmp_path: pathlib.Path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    options = dataclasses.replace(options, output="out")
     fake.fails = True
     assert adapt.main(options, fake) == commands.USAGE_ERROR
     assert "data.build ended with status 1" in capsys.readouterr().err

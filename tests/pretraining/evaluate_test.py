@@ -331,11 +331,14 @@ def test_what_was_trained_alone(run: RunDir, tiny_records: str, capsys):
         assert json.load(file)["trained_only"] is True
 
 
-def test_data_of_the_same_name_have_files_of_their_own(run: RunDir, tiny_records: str, tmp_path):
+def test_data_of_the_same_name_have_files_of_their_own(
+    run: RunDir, tiny_records: str, tmp_path, monkeypatch
+):
     for folder in "xy":
         (tmp_path / folder).mkdir()
         os.symlink(tiny_records, tmp_path / folder / "heldout")
-        main(EvaluateOptions(run.path, str(tmp_path / folder / "heldout"), trained_only=True))
+        monkeypatch.chdir(tmp_path / folder)
+        main(EvaluateOptions(run.path, "heldout", trained_only=True))
     main(EvaluateOptions(run.path, str(tmp_path / "x" / "heldout"), trained_only=True))
     for name, folder in (("heldout", "x"), ("y-heldout", "y")):
         with open(run.evaluation_path(f"{name}-trained_only"), encoding="utf-8") as file:

@@ -70,7 +70,8 @@ class Commands:
         accuracy = share + {"0": -0.1, "1": 0.0, "2": 0.1}[run.path[-1]]
         figures = {"accuracy/mlm": accuracy, "standard_error/mlm": 0.01, "notes": ["none"]}
         figures["checkpoint"] = f"ckpt-{run.result()['step']}"
-        figures |= {"data": given.data, "records": Manifest.read(given.data).identity()}
+        data = os.path.abspath(given.data)
+        figures |= {"data": data, "records": Manifest.read(given.data).identity()}
         masks = settings.override(PretrainConfig(), given.set).masking
         figures["masking"] = settings.to_dict(masks)
         outputs.write_json(given.output, figures)
@@ -221,7 +222,7 @@ def test_an_evaluation_may_be_added_and_its_masks_changed(
     out = tmp_path / "out"
     assert sweep.main(options(out, tiny_records), fake_commands) == 0
     for masks in ((), ("masking.max_ngram=1",)):
-        changes = {"heldout": tiny_records, "heldout_set": masks}
+        changes = {"heldout": os.path.relpath(tiny_records), "heldout_set": masks}
         for evaluations in (2, 0):
             fake_commands.calls = []
             assert sweep.main(options(out, tiny_records, **changes), fake_commands) == 0
