@@ -37,9 +37,9 @@ class SavedModel(Format):
         return request.export.module(model, request.tokenizer, request.values)
 
     def write(self, built: ServedModule, request: Request, folder: str) -> None:
-        """Write what `save` does, and the server's configuration beside it."""
+        """Write what `save` does, after the server's configuration beside it."""
+        serving.write_configuration(os.path.dirname(folder))  # a version is never written again
         save(built, folder, request.tokenizer, request.run.config_path)
-        serving.write_configuration(os.path.dirname(folder))
 
 
 def save(module: ServedModule, folder: str, tokenizer: Tokenizer, config_path: str) -> None:

@@ -77,7 +77,6 @@ def check_name(folder: str) -> None:
 def write_configuration(folder: str) -> None:
     """Write FOLDER/serving/ without overwriting existing files, which the user may have edited."""
     name = os.path.basename(os.path.abspath(folder))
-    os.makedirs(os.path.join(folder, "serving"), exist_ok=True)
     for file_name, template in _FILES.items():
         path = os.path.join(folder, "serving", file_name)
         if not os.path.exists(path):

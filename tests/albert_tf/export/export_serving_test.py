@@ -22,7 +22,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from albert_tf.export import __main__ as program
 from albert_tf.export import saved_model, serving
 from albert_tf.models.encoder import AlbertEncoder
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, MachineError
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.kinds import KINDS
@@ -99,6 +99,22 @@ def test_configuration(exported):
     service = compose["services"]["encoder"]
     assert service["volumes"][0] == "..:/models/encoder:ro"
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+@pytest.mark.parametrize("writer", [(serving, "write_configuration"), (saved_model, "save")])
+def test_an_export_that_was_interrupted_is_repeated(pretrained, tmp_path, monkeypatch, writer):
+    """The folder then has both, a version and its configuration."""
+
+    def full(*_) -> None:
+        raise MachineError
+
+    options = program.ExportOptions(pretrained, str(tmp_path / "texts"), kind="preprocessing")
+    with monkeypatch.context() as patch, pytest.raises(MachineError):
+        patch.setattr(*writer, full)
+        program.main(options)
+    program.main(options)
+    assert (tmp_path / "texts" / "1" / "saved_model.pb").is_file()
+    assert (tmp_path / "texts" / "serving" / "model.config").is_file()
 
 
 def test_a_number_names_a_service(tmp_path):
