@@ -178,8 +178,11 @@ class RunDir:
 
         Raises:
           InputError: another process is training it.
+          MachineError: the run cannot be written.
         """
-        with open(self.environment_path, "r+") as file:  # never replaced; r+, as NFS locks need it
+        with writing(self.environment_path):
+            file = open(self.environment_path, "r+")  # never replaced; r+, as NFS locks need it
+        with file:
             locks.lock(file, f"--run_dir={self.path}: another process is training this run")
             yield
 

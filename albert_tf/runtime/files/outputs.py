@@ -56,16 +56,16 @@ def new_folder(
             os.makedirs(partial, exist_ok=True)
         except OSError as error:
             raise _unwritable(flag, path, error.errno) from None
-        with locked(os.path.join(partial, MARK), "a", _in_use(partial, flag)) as mark:
+        in_use = _in_use(partial, flag)
+        with writing(path), locked(os.path.join(partial, MARK), "a", in_use) as mark:
             try:
                 require_new(path, flag)  # another process may have completed it meanwhile
-                with writing(path):
-                    if not mark.tell():
-                        mark.write(identity)
-                        mark.flush()
-                        os.fsync(mark.fileno())
-                    yield partial
-                    sync_all(partial)
+                if not mark.tell():
+                    mark.write(identity)
+                    mark.flush()
+                    os.fsync(mark.fileno())
+                yield partial
+                sync_all(partial)
             except BaseException as error:
                 if not identity or isinstance(error, InputError):
                     shutil.rmtree(partial, ignore_errors=True)
@@ -97,9 +97,9 @@ def _give_name(partial: str, final: str) -> None:
 
 def _remove_leftover(partial: str, flag: str, identity: str, supersedes: bool) -> None:
     """Empty the folder `partial` of a killed process, unless it has the same identity."""
-    if not os.path.lexists(partial) or (os.path.isdir(partial) and not os.listdir(partial)):
-        return
     try:
+        if not os.path.lexists(partial) or (os.path.isdir(partial) and not os.listdir(partial)):
+            return
         with locked(os.path.join(partial, MARK), "r+", _in_use(partial, flag)) as mark:
             if identity == (before := mark.read()) != "":
                 return
@@ -115,7 +115,7 @@ def _remove_leftover(partial: str, flag: str, identity: str, supersedes: bool) -
                     _remove(os.path.join(partial, name))
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-            raise
+            raise _unwritable(flag, partial, error.errno) from None
         raise InputError(
             f"{flag} needs the name {partial!r} for its unfinished output, but that path exists "
             "and is no unfinished output of this project: move it or name another folder."

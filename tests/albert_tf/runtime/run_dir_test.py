@@ -1,5 +1,6 @@
 """Tests that a run's folder is begun whole, refuses another configuration and ends atomically."""
 
+import errno
 import json
 import math
 import os
@@ -7,7 +8,7 @@ import re
 
 import pytest
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, MachineError
 from albert_tf.runtime.run_dir import RunDir, environment
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -185,6 +186,16 @@ def test_a_folder_of_runs_names_one_of_them(tmp_path):
         RunDir(str(tmp_path)).config()
     with pytest.raises(InputNotFoundError, match=r"not a run folder.$"):
         RunDir(str(tmp_path / "nothing")).config()
+
+
+def test_a_run_of_another_user_is_refused(run, monkeypatch):
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", denied)
+    with pytest.raises(MachineError, match="environment.json' cannot be written: Permission den"):
+        with run.locked():
+            raise AssertionError
 
 
 def test_two_processes_do_not_train_one_run(run):

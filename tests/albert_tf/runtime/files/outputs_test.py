@@ -162,6 +162,30 @@ def test_another_process_removes_the_folder_while_it_is_locked(tmp_path, monkeyp
         raise AssertionError
 
 
+@pytest.mark.parametrize("name", ["listdir", "open"])
+def test_a_leftover_of_another_user_is_refused(tmp_path, monkeypatch, name):
+    (tmp_path / "new.incomplete").mkdir()
+    (tmp_path / "new.incomplete" / outputs.MARK).touch()
+
+    def denied(path, *_):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, name, denied)
+    with pytest.raises(InputError, match="--output=.*new.incomplete cannot be written: Permission"):
+        fill(tmp_path / "new")
+
+
+def test_an_empty_leftover_of_another_user_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "new.incomplete").mkdir()
+
+    def denied(path, *_):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "open", denied)
+    with pytest.raises(MachineError, match="new' cannot be written: Permission denied"):
+        fill(tmp_path / "new")
+
+
 def test_files_of_two_writers(tmp_path, monkeypatch):
     """One begins while the other, which has written everything, flushes it to the disk."""
     path, sync = tmp_path / "new.txt", outputs._sync
