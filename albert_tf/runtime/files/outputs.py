@@ -185,8 +185,8 @@ def require_file(path: str, flag: str) -> None:
     """Check that a file can be written at `path`, whose folder `new_file` creates.
 
     Raises:
-      InputError: `path` is a URL or a folder, has the name of a compression other than .gz, or its
-        folder cannot be written.
+      InputError: `path` is a URL or a folder, has the name of a compression other than .gz, or it
+        or its folder cannot be written.
     """
     if is_stdout(path):
         return
@@ -205,8 +205,10 @@ def require_file(path: str, flag: str) -> None:
         )
     if os.path.isdir(path):
         raise InputError(f"{flag} must be a file. Received: {path!r}, a folder.")
-    is_allowed = os.access(folder, os.W_OK | os.X_OK)
-    if not (os.access(path, os.W_OK) if _is_device(path) else is_allowed):
+    is_replaced = not _is_device(path)
+    if (os.path.exists(path) and not os.access(path, os.W_OK)) or (
+        is_replaced and not os.access(folder, os.W_OK | os.X_OK)
+    ):
         raise _unwritable(flag, path, errno.EACCES)
 
 
@@ -226,7 +228,7 @@ def require_folder(path: str, flag: str) -> None:
 
 def _unwritable(flag: str, path: str, number: int | None) -> InputError:
     reason = os.strerror(number or errno.EIO)
-    return InputError(f"{flag}={path} cannot be written: {reason}. Name another folder.")
+    return InputError(f"{flag}={path} cannot be written: {reason}. Name another path.")
 
 
 def _is_device(path: str) -> bool:
@@ -250,7 +252,7 @@ def new_file(path: str) -> Iterator[str]:
 
     Missing folders are created. Readers see either the complete new file or the old one, also if
     several processes write it. A pipe or a device is yielded itself. If `path` is a link, its file
-    is replaced.
+    is replaced. A new file has the permissions of the old one.
 
     Raises:
       MachineError: the disk is full, or the folder cannot be written.
@@ -266,6 +268,8 @@ def new_file(path: str) -> Iterator[str]:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(partial, "a") as file:
                 lock(file, partial)  # other processes leave it alone
+                with contextlib.suppress(OSError):  # no old file, or no permissions on this disk
+                    shutil.copymode(path, partial)
                 yield partial
                 _sync(partial)
                 os.replace(partial, path)
@@ -276,7 +280,7 @@ def new_file(path: str) -> Iterator[str]:
 
 def _remove_partial_files(path: str) -> None:
     """Remove what killed processes have left of a file."""
-    for partial in glob.glob(f"{glob.escape(path)}.*{SUFFIX}"):
+    for partial in glob.glob(f"{glob.escape(path)}.{'[0-9a-f]' * 8}{SUFFIX}"):
         with contextlib.suppress(OSError, InputError), open(partial, "r+") as file:
             if lock(file, partial):
                 os.remove(partial)

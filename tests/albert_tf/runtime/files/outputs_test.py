@@ -515,6 +515,30 @@ def test_what_a_killed_process_left_of_a_file_is_removed(tmp_path):
     assert os.listdir(tmp_path / "new") == ["a.txt"]
 
 
+def test_files_of_similar_names_are_kept(tmp_path):
+    (tmp_path / "a.txt.part-2.incomplete").touch()
+    (tmp_path / "a.txt.0123abcd.incomplete").touch()  # of a killed process
+    outputs.write_bytes(str(tmp_path / "a.txt"), b"a")
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "a.txt.part-2.incomplete"]
+
+
+def test_permissions_of_a_file_stay(tmp_path):
+    path = tmp_path / "a.txt"
+    path.touch(0o600)
+    with outputs.new_file(str(path)) as partial:
+        assert os.stat(partial).st_mode & 0o777 == 0o600  # also of what is not complete yet
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_is_read_only_is_refused(tmp_path, monkeypatch):
+    path = str(tmp_path / "a.txt")
+    pathlib.Path(path).touch()
+    access = os.access  # of which root has all
+    monkeypatch.setattr(os, "access", lambda p, mode: p != path and access(p, mode))
+    with pytest.raises(InputError, match="--output=.*a.txt cannot be written: Permission denied"):
+        outputs.require_file(path, "--output")
+
+
 def test_files_in_memory_are_replaced_whole():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         path = os.path.join(folder, "a.json")
