@@ -171,7 +171,8 @@ def require_new(path: str, flag: str = "--output") -> None:
             "another folder."
         )
     final = os.path.realpath(path)
-    if os.path.ismount(final) or final == os.path.realpath("."):  # which `final` cannot replace
+    # Neither can be replaced. The working folder may have been removed: `.` then has no path.
+    if os.path.ismount(final) or (os.path.isdir(final) and os.path.samefile(final, ".")):
         raise InputError(
             f"{flag} must not be a mount point or the working folder. Received: {path!r}. Name a "
             f"folder in it, such as {os.path.join(path, 'out')!r}."

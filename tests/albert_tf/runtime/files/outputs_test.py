@@ -465,6 +465,18 @@ def test_the_working_folder_is_refused(tmp_path, monkeypatch):
         outputs.require_new(".")
 
 
+def test_outputs_elsewhere_after_the_working_folder_was_removed(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for name in ("new", "empty"):
+        fill(tmp_path / name)
+    outputs.require_file(str(tmp_path / "a.txt"), "--output")
+    outputs.write_bytes(str(tmp_path / "a.txt"), b"a")
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "empty", "new"]
+
+
 def test_stdout_is_written_in_place_and_notes_go_to_stderr(tmp_path):
     """Python's own file for /dev/stdout would write at its beginning once more."""
     code = (
