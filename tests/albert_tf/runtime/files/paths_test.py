@@ -1,5 +1,6 @@
 """Tests of paths as users write them: home folders, and names that look like globs."""
 
+import errno
 import glob
 import importlib
 import os
@@ -10,6 +11,7 @@ import pytest
 
 import albert_tf
 from albert_tf.runtime import commands
+from albert_tf.runtime.errors import MachineError
 from albert_tf.runtime.files import paths
 
 # Options that hold text but no path.
@@ -138,6 +140,47 @@ def test_a_match_that_is_no_file_is_noted(tmp_path: pathlib.Path, capsys):
     assert paths.files_matching(f"{tmp_path}/[a]", "--x") == []
 
 
+PATTERNS = ("**/*.txt", "*/*.txt", "*/x.txt", "**")
+
+
+@pytest.fixture
+def three_folders(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Folders a, b and c, with a file in each."""
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.txt").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_folder_without_permission_is_noted(pattern, three_folders, break_folder, capsys):
+    break_folder(three_folders / "b")
+    found = paths.files_matching(f"{three_folders}/{pattern}", "--x")
+    assert found == [f"{three_folders}/{name}/x.txt" for name in "ac"]
+    note = f"note: {three_folders}/b cannot be read and is left out: Permission denied.\n"
+    assert capsys.readouterr().err == note
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_failing_disk_is_no_absent_file(pattern, number, three_folders, break_folder):
+    break_folder(three_folders / "b", number)
+    with pytest.raises(MachineError, match=f"/b' cannot be read: {os.strerror(number)}"):
+        paths.files_matching(f"{three_folders}/{pattern}", "--x")
+
+
+def test_a_match_that_cannot_be_reached_is_noted(three_folders, break_folder, capsys):
+    break_folder(three_folders / "b", is_listed=True)
+    assert len(paths.files_matching(f"{three_folders}/**/*", "--x")) == 2
+    assert f"left out: {three_folders}/b/x.txt (Permission denied)." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "x.txt/y", "x.txt/*", "loop/y", "loop/*", "x.txt/"])
+def test_a_path_that_cannot_exist_matches_nothing(name, three_folders):
+    (three_folders / "a" / "loop").symlink_to("loop")
+    assert paths.matching(f"{three_folders}/*/{name}") == []
+
+
 def test_linked_folders_are_read_once(tmp_path: pathlib.Path):
     """Also those that lead back to a parent."""
     (tmp_path / "a" / "sub").mkdir(parents=True)
@@ -157,7 +200,31 @@ def test_linked_folders_are_read_once(tmp_path: pathlib.Path):
 
 @pytest.mark.parametrize(
     "pattern",
-    ["**", "**/*.txt", "**/b/*", "a/**/b/*", "**/.h/*", "*/**/*.txt", "a/**/**/*.txt", "**/.*"],
+    [
+        *(
+            "**",
+            "**/*.txt",
+            "**/b/*",
+            "a/**/b/*",
+            "**/.h/*",
+            "*/**/*.txt",
+            "a/**/**/*.txt",
+            "**/.*",
+        ),
+        *(
+            "*",
+            "*/",
+            "a/",
+            "a//*",
+            "[a]/b/*",
+            "./*/b",
+            "../*/a/?.md",
+            "*/.*",
+            ".*",
+            "",
+            "[q]/[[]1]/*",
+        ),
+    ],
 )
 def test_globs_are_those_of_python(pattern: str, tmp_path: pathlib.Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
