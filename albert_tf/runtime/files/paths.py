@@ -7,7 +7,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError, listed, note_once, reading
 
@@ -188,6 +188,30 @@ def require_file(path: str, flag: str, remedy: str = "Write its content to a fil
         raise InputNotFoundError(f"{where}no file {path!r} (working directory {os.getcwd()}).")
     if kind := _kind_of(path):
         raise InputError(f"{where}{path} must be a file. Received: {kind}. {remedy}")
+
+
+def require_other_file(path: str, flag: str, inputs: Mapping[str, Iterable[str]]) -> None:
+    """Check that a file to write is none of those that the command reads.
+
+    Args:
+      path: the file to write, or `-` for stdout.
+      flag: its flag.
+      inputs: other flags -> their files; `-` is stdin.
+
+    Raises:
+      InputError: it is one of them, perhaps by another name.
+    """
+    if path == "-" or not os.path.isfile(path):
+        return
+    output = os.stat(path)
+    for other, names in inputs.items():
+        for name in names:
+            with contextlib.suppress(OSError):  # another error names a file that is not there
+                if os.path.samestat(output, os.fstat(0) if name == "-" else os.stat(name)):
+                    raise InputError(
+                        f"{flag} must not be a file of {other}, which it would replace. Received: "
+                        f"{path!r}. Name another file."
+                    )
 
 
 def cache_folder(*names: str) -> str:

@@ -6,6 +6,8 @@ import importlib
 import os
 import pathlib
 import pkgutil
+import subprocess
+import sys
 
 import pytest
 
@@ -14,6 +16,7 @@ from albert_tf.runtime import commands
 from albert_tf.runtime.errors import MachineError
 from albert_tf.runtime.files import paths
 
+ROOT = pathlib.Path(albert_tf.__path__[0]).parent
 # Options that hold text but no path.
 OTHERS = {
     "allow_missing", "beam_args", "budget", "by", "column_separator", "depths", "device",
@@ -179,6 +182,32 @@ def test_a_match_that_cannot_be_reached_is_noted(three_folders, break_folder, ca
 def test_a_path_that_cannot_exist_matches_nothing(name, three_folders):
     (three_folders / "a" / "loop").symlink_to("loop")
     assert paths.matching(f"{three_folders}/*/{name}") == []
+
+
+def test_a_file_that_is_read_is_not_replaced(tmp_path):
+    for name in "ab":
+        (tmp_path / name).touch()
+    (tmp_path / "soft").symlink_to("a")
+    os.link(tmp_path / "a", tmp_path / "hard")
+    inputs = {"--x": [str(tmp_path / "none"), str(tmp_path / "a")], "--y": ["-"]}
+    for name in ("a", "soft", "hard"):
+        with pytest.raises(InputError, match=f"--z must not be a file of --x.*/{name}'"):
+            paths.require_other_file(str(tmp_path / name), "--z", inputs)
+    for path in (str(tmp_path / "none"), str(tmp_path / "b"), "-", "/dev/null"):
+        paths.require_other_file(path, "--z", inputs)
+
+
+def test_stdin_is_not_replaced(tmp_path):
+    code = (
+        "import sys\n"
+        "from albert_tf.runtime.files import paths\n"
+        "paths.require_other_file(sys.argv[1], '--output', {'--input': ['-']})\n"
+    )
+    (tmp_path / "a").touch()
+    command = [sys.executable, "-c", code, str(tmp_path / "a")]
+    for name, status in (("a", 1), (os.devnull, 0)):
+        with open(tmp_path / name) as file:
+            assert subprocess.run(command, cwd=ROOT, stdin=file).returncode == status
 
 
 def test_linked_folders_are_read_once(tmp_path: pathlib.Path):
