@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from tokenize import TokenError
 from typing import Any
@@ -152,6 +153,19 @@ def writing(path: str) -> Iterator[None]:
         raise MachineError(
             f"{os.fspath(path)!r} cannot be written: {os.strerror(number)}. {remedy} and run the "
             "same command again."
+        ) from None
+
+
+@contextlib.contextmanager
+def writing_temporary() -> Iterator[None]:
+    """Turn an OSError of the block, which writes a temporary file, into a MachineError."""
+    try:
+        yield
+    except OSError as error:
+        where = f" in {tempfile.tempdir!r}" if tempfile.tempdir else ""  # None: none is usable
+        raise MachineError(
+            f"no temporary file can be written{where}: {error.strerror or error}. Set TMPDIR to a "
+            "folder that has room and run the same command again."
         ) from None
 
 

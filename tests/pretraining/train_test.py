@@ -100,6 +100,13 @@ def test_settings_are_checked_before_data_is_looked_for(
         train.main(options("no records", tmp_path / "run", assignment))
 
 
+def test_a_run_that_cannot_be_plotted_does_not_begin(tiny_records, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(InputError, match="plotting needs the package matplotlib"):
+        train.main(options(tiny_records, tmp_path / "run"))
+    assert not os.listdir(tmp_path)
+
+
 def test_a_dry_run_reads_every_record_and_writes_nothing(
     tiny_records: str, tmp_path: pathlib.Path, capsys
 ):
