@@ -215,6 +215,15 @@ def require_other_file(path: str, flag: str, inputs: Mapping[str, Iterable[str]]
 
 
 def cache_folder(*names: str) -> str:
-    """Return the folder of a cache of this package, which may not exist."""
+    """Return the folder of a cache of this package, which may not exist.
+
+    Raises:
+      InputError: the user has no home folder, and XDG_CACHE_HOME is not set.
+    """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if cache.startswith("~"):
+        raise InputError(
+            "caches need a folder, but this user has no home folder. Set XDG_CACHE_HOME to a "
+            "writable folder."
+        )
     return os.path.join(cache, "albert_tf", *names)

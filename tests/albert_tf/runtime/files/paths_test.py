@@ -13,7 +13,7 @@ import pytest
 
 import albert_tf
 from albert_tf.runtime import commands
-from albert_tf.runtime.errors import MachineError
+from albert_tf.runtime.errors import InputError, MachineError
 from albert_tf.runtime.files import paths
 
 ROOT = pathlib.Path(albert_tf.__path__[0]).parent
@@ -53,6 +53,17 @@ def home(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
 )
 def test_home_folders_are_expanded(home: str, text: str, expanded: str):
     assert paths.expand(text) == expanded.format(home)
+
+
+def test_the_folder_of_caches(home: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert paths.cache_folder("a", "b") == f"{home}/.cache/albert_tf/a/b"
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # in no list of users
+    with pytest.raises(InputError, match="no home folder. Set XDG_CACHE_HOME"):
+        paths.cache_folder("a")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    assert paths.cache_folder("a") == "/c/albert_tf/a"
 
 
 def test_every_option_with_a_path_says_so():
