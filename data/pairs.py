@@ -17,9 +17,9 @@ from typing import Annotated
 from albert_tf.runtime import commands, keyed_random
 from albert_tf.runtime.bounds import POSITIVE, at_least, between, one_of
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files import outputs, paths
 from albert_tf.training.progress import Progress
-from data.corpora.corpus import has_boundary, read_documents
+from data.corpora.corpus import NumberedCorpus, has_boundary, read_documents
 from data.corpora.dataset_texts import texts_in
 from data.corpora.options import CorpusOptions
 from data.corpora.passage_pairs import KINDS, comparable
@@ -51,9 +51,13 @@ def main(options: PairsOptions) -> None:
     """Write the pairs that `options` describe.
 
     Raises:
-      InputError: the corpus has none, or a file cannot be read or written.
+      InputError: the corpus has none, a file cannot be read or written, or --output is one of
+        those that are read.
     """
     outputs.require_file(options.output, "--output")
+    files = [name for _, names in NumberedCorpus(*options.reading).parts() for name in names]
+    inputs = {"--corpus": files, "--exclude": options.exclude}
+    paths.require_other_file(options.output, "--output", inputs)
     excluded = {
         comparable(sentence)
         for path in options.exclude

@@ -29,7 +29,7 @@ import albert_tf
 from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE, between, one_of
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files import outputs, paths
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.training.progress import Progress
@@ -131,14 +131,14 @@ def main(options: MineOptions, load: Callable[[str], Any] = albert_tf.load_embed
 
 def _require_other_file(options: MineOptions) -> None:
     outputs.require_file(options.output, "--output")
-    output = os.path.realpath(options.output)
-    folder, name = os.path.split(output)
-    is_part = folder == os.path.realpath(options.data_dir) and name.startswith(_INPUTS)
-    if is_part or (options.candidates and output == os.path.realpath(options.candidates)):
+    folder, name = os.path.split(os.path.realpath(options.output))
+    if folder == os.path.realpath(options.data_dir) and name.startswith(_INPUTS):
         raise InputError(
-            "--output must not be --candidates or a part of --data_dir. Received: "
-            f"{options.output!r}. Name another file, or one in another folder."
+            f"--output must not be a part of --data_dir. Received: {options.output!r}. Name "
+            "another file, or one in another folder."
         )
+    inputs = {"--candidates": [options.candidates] if options.candidates else []}
+    paths.require_other_file(options.output, "--output", inputs)
 
 
 def _further(path: str | None) -> Iterator[str]:

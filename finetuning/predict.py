@@ -40,7 +40,7 @@ from typing import Annotated, Any
 from albert_tf.runtime import commands, pretrained
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError, shortened
-from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files import outputs, paths
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from albert_tf.tasks.task_settings import TaskSettings
@@ -107,12 +107,8 @@ def main(
     for flag in ("output", "submission"):
         if (path := getattr(options, flag)) not in (None, "-"):
             outputs.require_file(path, f"--{flag}")
-    paths = {os.path.realpath(path) for path in (options.input, options.output)}
-    if len(paths) == 1 and not outputs.is_stdout(options.output):
-        raise InputError(
-            "--output must not be the file of --input, whose texts predictions do not repeat. "
-            f"Received: {options.output!r}. Name another file."
-        )
+    if not options.part:
+        paths.require_other_file(options.output, "--output", {"--input": [options.input]})
     format = options.format or format_of_output(options.output)
     run_dir = options.run_dir
     if run_dir in pretrained.names() and not os.path.exists(run_dir):

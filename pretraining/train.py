@@ -18,10 +18,10 @@ from typing import Annotated, Any
 from albert_tf.models.checkpoints import latest_in, require_readable
 from albert_tf.models.head import HEADS
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import commands, devices, settings
+from albert_tf.runtime import commands, devices, plots, settings
 from albert_tf.runtime.bounds import one_of
 from albert_tf.runtime.cores import num_cores
-from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.errors import ConfigError, InputError, reading
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.progress import printing_if
 from data.pipeline.batches import Mixture, Records
@@ -127,6 +127,7 @@ def main(
         print(_to_text(run_config))
         return
     if runtime.is_chief:  # only one of several workers writes the run
+        plots.require_plotting()
         run.begin(run_config, tokenizer_of(records.parts[0].folder), options.runtime)
         print(summary(config, records, runtime), flush=True)
     with printing_if(runtime.is_chief), contextlib.ExitStack() as stack:
@@ -204,9 +205,14 @@ def evaluation_on(heldout: Records, config: PretrainConfig, runtime: Runtime) ->
     batch_size = config.loop.global_batch_size // share
 
     def evaluation(model: AlbertPretrainer) -> Evaluate:
-        return Evaluator(
-            model, heldout, config, batch_size, trained_only=True, by_kind=False, strategy=strategy
-        ).run
+        with reading(heldout.folder):
+            run = Evaluator(
+                *(model, heldout, config, batch_size),
+                trained_only=True,
+                by_kind=False,
+                strategy=strategy,
+            ).run
+        return reading(heldout.folder)(run)
 
     return evaluation
 

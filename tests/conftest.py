@@ -1,11 +1,13 @@
 """Fixtures that several test rooms share."""
 
 import contextlib
+import errno
 import fcntl
 import gc
 import os
 import pathlib
 from collections.abc import Callable
+from typing import Any
 
 import hypothesis
 import pytest
@@ -63,6 +65,32 @@ def made_once(
         return folder
 
     return make
+
+
+@pytest.fixture
+def break_folder(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """(folder, error number) -> None: from then on, what is in the folder cannot be reached.
+
+    With `is_listed`, its names can still be listed. Permissions would not stop root.
+    """
+
+    def break_it(folder: pathlib.Path, number: int = errno.EACCES, is_listed: bool = False) -> None:
+        def replace(name: str, is_broken: Callable[[pathlib.Path], bool]) -> None:
+            call = getattr(os, name)
+
+            def replacement(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
+                if not isinstance(path, int) and is_broken(pathlib.Path(os.path.abspath(path))):
+                    raise OSError(number, os.strerror(number), path)
+                return call(path, *args, **kwargs)
+
+            monkeypatch.setattr(os, name, replacement)
+
+        for name in ("stat", "lstat"):
+            replace(name, lambda path: folder in path.parents)
+        for name in ("listdir", "scandir") * (not is_listed):
+            replace(name, lambda path: folder in (path, *path.parents))
+
+    return break_it
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ line), and 130 or 143 if the command was interrupted or terminated, after cleani
 
 import codecs
 import dataclasses
-import errno
 import functools
 import io
 import json
@@ -31,7 +30,7 @@ from absl import flags
 
 from albert_tf.runtime import process_end, programs, settings
 from albert_tf.runtime.bounds import Bounded
-from albert_tf.runtime.errors import InputError, MachineError, printable
+from albert_tf.runtime.errors import MACHINE_ERRNOS, InputError, MachineError, printable
 from albert_tf.runtime.files import paths
 
 # Set before TensorFlow is imported. Its start-up log would bury the output of a command. Keras 3,
@@ -205,11 +204,14 @@ def run(
         print(f"{name}: error: {programs.shown(one_line(error))}", file=sys.stderr)
         sys.exit(USAGE_ERROR)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in MACHINE_ERRNOS:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        if error.filename is None and sys.stdout:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        where = error.filename or "stdout or another open file"
         print(
-            f"{name}: error: {error.strerror}: free some space or write elsewhere.", file=sys.stderr
+            f"{name}: error: {where}: {error.strerror}. Free some space, or use another path.",
+            file=sys.stderr,
         )
         sys.exit(USAGE_ERROR)
     sys.exit(status or 0)

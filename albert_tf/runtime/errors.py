@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from tokenize import TokenError
 from typing import Any
@@ -21,7 +22,7 @@ DAMAGES = (
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")  # numpy's OSError, without a number
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # Failures that no program can prevent: of the disk, the permissions or the file system.
-_MACHINE_ERRNOS = _NO_ROOM | {
+MACHINE_ERRNOS = _NO_ROOM | {
     errno.EROFS,
     errno.EIO,
     errno.EACCES,
@@ -146,12 +147,25 @@ def writing(path: str) -> Iterator[None]:
         raise
     except Exception as error:
         number = _errno(error)
-        if number not in _MACHINE_ERRNOS:
+        if number not in MACHINE_ERRNOS:
             raise
         remedy = "Free some space" if number in _NO_ROOM else "Pass a writable path"
         raise MachineError(
             f"{os.fspath(path)!r} cannot be written: {os.strerror(number)}. {remedy} and run the "
             "same command again."
+        ) from None
+
+
+@contextlib.contextmanager
+def writing_temporary() -> Iterator[None]:
+    """Turn an OSError of the block, which writes a temporary file, into a MachineError."""
+    try:
+        yield
+    except OSError as error:
+        where = f" in {tempfile.tempdir!r}" if tempfile.tempdir else ""  # None: none is usable
+        raise MachineError(
+            f"no temporary file can be written{where}: {error.strerror or error}. Set TMPDIR to a "
+            "folder that has room and run the same command again."
         ) from None
 
 
@@ -162,4 +176,4 @@ def _errno(error: Exception) -> int | None:
         return number
     if _SHORT_WRITE.fullmatch(str(error)):
         return errno.ENOSPC
-    return next((n for n in _MACHINE_ERRNOS if os.strerror(n) in str(error)), None)
+    return next((n for n in MACHINE_ERRNOS if os.strerror(n) in str(error)), None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from albert_tf.runtime import extras
+from albert_tf.runtime.errors import writing_temporary
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 
@@ -59,7 +60,7 @@ def plot_lines(
     figure, every_axes = _figure(len(panels))
     for axes, (title, lines) in zip(every_axes, panels.items(), strict=True):
         axes.set(xlabel=unit, ylabel=title)
-        axes.xaxis.set_major_locator(_ticker().MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(_matplotlib("ticker").MaxNLocator(integer=True))
         for label, values in lines.items():
             axes.plot(range(first, first + len(values)), values, marker=".", label=label)
         axes.legend()
@@ -81,7 +82,8 @@ def plot_errors(
     for axes, (title, points) in zip(every_axes, panels.items(), strict=True):
         values, errors = zip(*points, strict=True)
         axes.errorbar(values, rows, xerr=errors, fmt="o", capsize=4)
-        axes.xaxis.set_major_locator(_ticker().MaxNLocator(4))  # more labels would overlap
+        locator = _matplotlib("ticker").MaxNLocator(4)  # more labels would overlap
+        axes.xaxis.set_major_locator(locator)
         axes.set(xlabel=title, yticks=rows, yticklabels=[], ylim=(len(labels) - 0.5, -0.5))
     every_axes[0].set_yticklabels(labels)
     _save(figure, path)
@@ -130,8 +132,19 @@ def plot_reliability(path: str, curves: Mapping[str, Sequence[np.ndarray]]) -> N
     _save(figure, path)
 
 
-def _ticker() -> ModuleType:
-    return extras.load("matplotlib.ticker", "train", "plotting")
+def require_plotting() -> None:
+    """Check that figures can be drawn, before the work whose results they show.
+
+    Raises:
+      InputError: Matplotlib is missing.
+      MachineError: it finds no writable folder for its settings.
+    """
+    _matplotlib("figure")
+
+
+def _matplotlib(module: str) -> ModuleType:
+    with writing_temporary():  # its settings, where the home folder cannot be written
+        return extras.load(f"matplotlib.{module}", "train", "plotting")
 
 
 def _save(figure: "Figure", path: str) -> None:
@@ -141,9 +154,7 @@ def _save(figure: "Figure", path: str) -> None:
 
 def _figure(panels: int, width: float = 6, height: float = 4) -> tuple["Figure", Sequence["Axes"]]:
     """Return a figure with `panels` axes side by side, each `width` x `height` inches."""
-    figure = extras.load("matplotlib.figure", "train", "plotting").Figure(
-        figsize=(width * panels, height), layout="constrained"
-    )
+    figure = _matplotlib("figure").Figure(figsize=(width * panels, height), layout="constrained")
     every_axes = list(figure.subplots(1, panels, squeeze=False)[0])
     for axes in every_axes:
         axes.grid(alpha=0.3)

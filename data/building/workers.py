@@ -20,7 +20,7 @@ from multiprocessing import connection
 from typing import Any, TypeVar
 
 from albert_tf.runtime.cores import num_cores
-from albert_tf.runtime.errors import MachineError
+from albert_tf.runtime.errors import MachineError, writing_temporary
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -65,7 +65,7 @@ def map_in_order(
     Only a few items are in memory at a time.
 
     Raises:
-      MachineError: a worker was killed, or did not start.
+      MachineError: a worker was killed or did not start, or no temporary file can be written.
     """
     if num_workers == 1:
         yield from map(function, items)
@@ -95,10 +95,12 @@ def _started_pool(function: Callable, num_workers: int) -> Iterator[ProcessPoolE
     larger than a pipe's buffer.
     """
     context = multiprocessing.get_context("spawn")  # fork is unsafe with TensorFlow's threads
-    with tempfile.NamedTemporaryFile() as file:
-        pickle.dump(function, file)
-        file.flush()
-        with ProcessPoolExecutor(num_workers, context, _start_worker, (file.name,)) as pool:
+    with contextlib.ExitStack() as stack:
+        with writing_temporary():
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            with open(path := os.path.join(folder, "function"), "wb") as file:
+                pickle.dump(function, file)
+        with ProcessPoolExecutor(num_workers, context, _start_worker, (path,)) as pool:
             try:
                 with _ignoring_interrupts():
                     starting = [pool.submit(_do_nothing) for _ in range(num_workers)]

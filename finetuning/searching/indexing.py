@@ -2,12 +2,13 @@
 
 import dataclasses
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from albert_tf.runtime.errors import InputError, listed
+from albert_tf.runtime.errors import InputError, listed, reading
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.files.compression import format_of, is_zip
 from data.corpora.corpus import NumberedCorpus, Part
@@ -122,6 +123,7 @@ def update_index(
     Raises:
       InputError: the corpus cannot be read or has no text, or the index is damaged, has other
         settings, or a corpus that is read as a whole has changed.
+      MachineError: a folder cannot be read, of this corpus or of another file of the index.
     """
     index = _index_at(path)
     reader = corpus.reader()
@@ -198,13 +200,14 @@ def _changes(index: SearchIndex, corpus: CorpusToIndex, files: Sequence[IndexedF
     Raises:
       InputError: a corpus that is read as a whole was changed or removed, or is new in part, or a
         file of the index was read with other options.
+      MachineError: the folder of a file of the index cannot be read.
     """
     for origin in (part.origin for part in index.parts):
         _require_same_reading(origin, corpus, files)
     known = {file.path: file for file in index.files}
     new = [file for file in files if file.path not in known]
     changed = [file for file in files if known.get(file.path, file) != file]
-    removed = [file for file in known.values() if not os.path.isfile(file.path)]
+    removed = [file for file in known.values() if not _is_file(file.path)]
     gone = {file.path for file in (*changed, *removed)}
     for origin in (part.origin for part in index.parts):
         if _kind_of(origin.corpus) in _AS_A_WHOLE:
@@ -212,6 +215,15 @@ def _changes(index: SearchIndex, corpus: CorpusToIndex, files: Sequence[IndexedF
     if corpus.kind in _AS_A_WHOLE and len(new) < len(files):
         _require_whole(corpus.corpus, [file.path for file in new])
     return _Changes(new, changed, removed)
+
+
+def _is_file(path: str) -> bool:
+    """Return True if a file is there, False only if the file system says that none is."""
+    with reading(os.path.dirname(path)):
+        try:
+            return stat.S_ISREG(os.stat(path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
 
 def _require_same_reading(

@@ -11,10 +11,9 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.runtime import devices, settings
+from albert_tf.runtime import devices, plots, settings
 from albert_tf.runtime.errors import ConfigError, InputError, writing
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
@@ -128,7 +127,8 @@ class Finetuner:
         if dry_run:
             print(json.dumps(run_config, indent=1))
             return
-        if is_chief:  # all checks have passed
+        if is_chief:
+            plots.require_plotting()  # the last check
             run.begin(run_config, self.tokenizer, self.runtime)
         with run.locked() if is_chief else contextlib.nullcontext(), writing(run.path):
             if _is_complete(run, self.dataset.kind):  # by another process, since the first check
@@ -329,7 +329,7 @@ class Finetuner:
             report.write_predictions(run.predictions_path(name), model.task, answers, examples_of)
         losses = ("loss/train", "dev/loss")
         panels = {"loss": losses, "dev": tuple(f"dev/{m}" for m in self.dataset.metrics)}
-        plot_metrics(run, panels, "step")
+        plots.plot_metrics(run, panels, "step")
         card.write(run, self.data, self.source, result, predictions, bool(self.held_out))
         run.finish(result)
         shutil.rmtree(run.training_path, ignore_errors=True)

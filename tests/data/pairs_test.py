@@ -140,6 +140,15 @@ def test_a_compressed_file(corpus, tmp_path):
         main(PairsOptions(corpus, str(tmp_path / "a.jsonl.xz")))
 
 
+@pytest.mark.parametrize("name", ["0.txt", "excluded.txt"])
+def test_what_is_read_is_not_replaced(corpus, tmp_path, name):
+    (tmp_path / "excluded.txt").write_text("Thirteen.")
+    before = (tmp_path / name).read_text()
+    with pytest.raises(InputError, match="--output must not be a file of --(corpus|exclude)"):
+        pairs_of(corpus, tmp_path / name, exclude=(str(tmp_path / "excluded.txt"),))
+    assert (tmp_path / name).read_text() == before
+
+
 def test_refused_options_and_a_dry_run_leave_nothing(corpus, tmp_path, capsys):
     out = tmp_path / "out"
     with pytest.raises(InputError, match="no pairs of --kind=neighbors"):

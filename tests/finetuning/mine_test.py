@@ -154,13 +154,14 @@ SCORED = "text_a\ttext_b\tscore\na\tb\t1\nc\td\t2\n"
         ("query\tpassage\na\tb\n", {}, "no pair for which one of 1 candidates is a negative"),
         (PAIRS, {"candidates": "none.txt"}, "--candidates.*none.txt"),
         (PAIRS, {"candidates": "none.jsonl"}, "none.jsonl"),
-        (PAIRS, {"output": "corpus.jsonl"}, "--output must not be --candidates or a part of"),
-        (PAIRS, {"output": "c.txt", "candidates": "./c.txt"}, "--output must not be --candidates"),
+        (PAIRS, {"output": "corpus.jsonl"}, "--output must not be a part of --data_dir"),
+        (PAIRS, {"output": "c.txt", "candidates": "./c.txt"}, "not be a file of --candidates"),
         (PAIRS, {"output": "train.tsv/train.jsonl"}, "--output must be a local file in a folder"),
     ],
 )
 def test_invalid_options_leave_nothing(tmp_path, monkeypatch, content, given, message):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.txt").write_text("a text")
     options = options_of(tmp_path, content, **given)
     with pytest.raises(InputError, match=message):
         main(options)
@@ -169,7 +170,7 @@ def test_invalid_options_leave_nothing(tmp_path, monkeypatch, content, given, me
 
 @pytest.mark.parametrize("name", ["train.tsv", "train.jsonl", "dev.csv"])
 def test_the_pairs_are_not_overwritten(tmp_path, name):
-    with pytest.raises(InputError, match="--output must not be --candidates or a part of"):
+    with pytest.raises(InputError, match="--output must not be a part of --data_dir"):
         main(options_of(tmp_path, output=str(tmp_path / name)))
     assert (tmp_path / "train.tsv").read_text() == PAIRS
 

@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import shutil
+import sys
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,14 @@ def test_the_seeds_are_summarized(tuned: pathlib.Path):
     values = [RunDir(str(tuned / f"seed-{i}")).result()["accuracy"] for i in (0, 1)]
     assert summary["median"] == pytest.approx(sum(values) / 2)
     assert (summary["min"], summary["max"]) == (min(values), max(values))
+
+
+def test_a_run_that_cannot_be_plotted_does_not_begin(start, fruit, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    run = tmp_path / "run"
+    with pytest.raises(InputError, match="plotting needs the package matplotlib"):
+        main(FinetuneOptions("text_classification", str(run), fruit, init=start, set=QUICK))
+    assert not run.exists()
 
 
 @pytest.mark.parametrize("values", [[0.5, math.nan], [math.nan, 0.5]])

@@ -23,7 +23,7 @@ from albert_tf.export import __main__ as export
 from albert_tf.models.encoder import load_encoder
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime import devices
-from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.errors import ConfigError, InputError, MachineError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.extension import add_pieces, distinct_scores
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
@@ -33,10 +33,12 @@ from data.objectives.masked_lm import MaskedLm
 from data.objectives.registry import ObjectiveConfig
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining import evaluate, train
+from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.loop.config import resolve
 from pretraining.loop.first_weights import larger_vocabulary
 from pretraining.loop.recipes import MINI, SMOKE
 from pretraining.loop.result import finish
+from pretraining.loop.runtime import StrategyRuntime
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
 FAST = (
@@ -98,6 +100,29 @@ def test_settings_are_checked_before_data_is_looked_for(
 ):
     with pytest.raises(ConfigError, match=words):
         train.main(options("no records", tmp_path / "run", assignment))
+
+
+def test_a_run_that_cannot_be_plotted_does_not_begin(tiny_records, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(InputError, match="plotting needs the package matplotlib"):
+        train.main(options(tiny_records, tmp_path / "run"))
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["__init__", "run"])
+def test_held_out_records_that_cannot_be_read_are_named(tiny_records, monkeypatch, place):
+    """Not the run's folder, although the loop that evaluates writes it."""
+
+    def fail(*_, **__) -> None:
+        raise tf.errors.PermissionDeniedError(None, None, "records-00000; Permission denied")
+
+    heldout = Records.open(tiny_records)
+    config = resolve(SMOKE, FAST, heldout.manifest, "cpu")
+    runtime = StrategyRuntime(tf.distribute.get_strategy())
+    model = AlbertPretrainer(config.model, heads=config.heads).create_weights()
+    monkeypatch.setattr(Evaluator, place, fail)
+    with pytest.raises(MachineError, match=f"'{tiny_records}' cannot be read: Permission denied"):
+        train.evaluation_on(heldout, config, runtime)(model)()
 
 
 def test_a_dry_run_reads_every_record_and_writes_nothing(

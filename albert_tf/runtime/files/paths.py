@@ -1,16 +1,20 @@
 """Paths as users write them: `~` for a home folder, globs, and what is not a file."""
 
+import contextlib
+import errno
 import fnmatch
 import glob
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError, listed, note_once
+from albert_tf.runtime.errors import InputError, InputNotFoundError, listed, note_once, reading
 
 # At the beginning, or after the colon of a prefix (google:~/model) or a comma of a list.
 _HOME = re.compile(r"(^|[:,]\s*)(~[^/:,]*)")
+# As for `os.path.exists`. A list of paths may be one that is too long.
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 _SPECIAL = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -30,23 +34,64 @@ def matching(pattern: str) -> list[str]:
 
     A path that exists stands for itself, and so does a folder in which the rest is looked for. `**`
     stands for any folders; linked ones count once, after the others, and may be links to a parent.
+    A note names folders that the user has no permission to read.
+
+    Raises:
+      MachineError: a folder cannot be read for another reason.
     """
-    parts = pattern.split("/")
-    for count in range(len(parts), 0, -1):
-        if os.path.lexists(known := "/".join(parts[:count])):
-            pattern = "/".join([glob.escape(known), *parts[count:]])
+    names = pattern.split("/")
+    for count in range(len(names), 0, -1):
+        if os.path.lexists(known := "/".join(names[:count]) or pattern[:1]):
+            names = names[count:]
             break
-    names = pattern.rstrip("/").split("/")
+    else:
+        known = ""
     if "**" not in names:
-        return sorted(glob.glob(pattern))
+        return sorted(_inside([known], names))
+    names = "/".join(names).rstrip("/").split("/")
     place = names.index("**")
-    roots = glob.glob("/".join(names[:place]) or "/") if place else [""]
     return sorted(
         path
-        for root in roots
-        for found in _below(root or ".", is_hidden=any(n.startswith(".") for n in names[place:]))
+        for root in _inside([known], names[:place])
+        for found in _below(root, is_hidden=any(n.startswith(".") for n in names[place:]))
         if _fits(found, names[place:]) and (path := os.path.join(root, *found))
     )
+
+
+def _inside(folders: list[str], names: Sequence[str]) -> list[str]:
+    """Return the paths in folders that fit the names of a glob without `**`."""
+    for name in names:
+        folders = [path for folder in folders for path in _fitting(folder, name)]
+    return folders
+
+
+def _fitting(folder: str, name: str) -> list[str]:
+    if glob.has_magic(name):
+        return [os.path.join(folder, e.name) for e in _entries(folder) if _fits([e.name], [name])]
+    path = os.path.join(folder, name)
+    with _passing_over(folder):
+        os.lstat(path)
+        return [path]
+    return []
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    with _passing_over(folder):
+        return sorted(os.scandir(folder or "."), key=lambda entry: entry.name)
+    return []
+
+
+@contextlib.contextmanager
+def _passing_over(folder: str) -> Iterator[None]:
+    """Pass over what the block does not find in a folder or, with a note, may not read there."""
+    with reading(folder or "."):
+        try:
+            yield
+        except PermissionError as error:
+            note_once(f"{folder or '.'} cannot be read and is left out: {error.strerror}.")
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
 
 
 def _below(root: str, is_hidden: bool) -> Iterator[tuple[str, ...]]:
@@ -66,13 +111,10 @@ def _below(root: str, is_hidden: bool) -> Iterator[tuple[str, ...]]:
             if (real := os.path.realpath(os.path.join(root, *folder))) in seen:
                 continue
             seen.add(real)
-        try:
-            entries = sorted(os.scandir(os.path.join(root, *folder)), key=lambda each: each.name)
-        except OSError:  # as glob, which passes over what it may not read
-            continue
-        for entry in entries:
+        for entry in _entries(os.path.join(root, *folder)):
             yield (path := (*folder, entry.name))
-            if not os.path.isdir(entry.path) or (entry.name.startswith(".") and not is_hidden):
+            is_folder = entry.is_dir(follow_symlinks=False) or os.path.isdir(entry.path)
+            if not is_folder or (entry.name.startswith(".") and not is_hidden):
                 continue
             if entry.is_symlink():
                 links.append(path)
@@ -113,9 +155,11 @@ def files_matching(pattern: str, flag: str) -> list[str]:
 
 def _kind_of(path: str) -> str:
     """Return what is at a path, "" for a file."""
-    if not os.path.exists(path):
-        return "a broken link" if os.path.islink(path) else "nothing"
-    kind = stat.S_IFMT(os.stat(path).st_mode)
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except OSError as error:
+        is_absent = error.errno in _ABSENT
+        return "a broken link" if is_absent and os.path.islink(path) else str(error.strerror)
     return "" if kind == stat.S_IFREG else _SPECIAL.get(kind, "something else")
 
 
@@ -146,7 +190,40 @@ def require_file(path: str, flag: str, remedy: str = "Write its content to a fil
         raise InputError(f"{where}{path} must be a file. Received: {kind}. {remedy}")
 
 
+def require_other_file(path: str, flag: str, inputs: Mapping[str, Iterable[str]]) -> None:
+    """Check that a file to write is none of those that the command reads.
+
+    Args:
+      path: the file to write, or `-` for stdout.
+      flag: its flag.
+      inputs: other flags -> their files; `-` is stdin.
+
+    Raises:
+      InputError: it is one of them, perhaps by another name.
+    """
+    if path == "-" or not os.path.isfile(path):
+        return
+    output = os.stat(path)
+    for other, names in inputs.items():
+        for name in names:
+            with contextlib.suppress(OSError):  # another error names a file that is not there
+                if os.path.samestat(output, os.fstat(0) if name == "-" else os.stat(name)):
+                    raise InputError(
+                        f"{flag} must not be a file of {other}, which it would replace. Received: "
+                        f"{path!r}. Name another file."
+                    )
+
+
 def cache_folder(*names: str) -> str:
-    """Return the folder of a cache of this package, which may not exist."""
+    """Return the folder of a cache of this package, which may not exist.
+
+    Raises:
+      InputError: the user has no home folder, and XDG_CACHE_HOME is not set.
+    """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if cache.startswith("~"):
+        raise InputError(
+            "caches need a folder, but this user has no home folder. Set XDG_CACHE_HOME to a "
+            "writable folder."
+        )
     return os.path.join(cache, "albert_tf", *names)

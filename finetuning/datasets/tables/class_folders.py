@@ -1,12 +1,11 @@
 """Parts of a dataset with a folder of texts for each class, such as `train/pos/*.txt`."""
 
-import glob
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, reading
 from albert_tf.runtime.files.compression import format_of
 from albert_tf.runtime.files.paths import require_utf8
 from albert_tf.runtime.files.text_files import text_of
@@ -34,6 +33,7 @@ def open_classes(data_dir: str, part: str, allow_empty: bool) -> Table | None:
 
     Raises:
       InputError: there are several folders of the part, or the name of a file is not UTF-8.
+      MachineError: a folder cannot be read.
     """
     parts = {path: _texts_of(path) for path in [os.path.join(data_dir, n) for n in names_of(part)]}
     unlabeled = {path: texts.pop(_UNLABELED, []) for path, texts in parts.items()}
@@ -58,11 +58,21 @@ def open_classes(data_dir: str, part: str, allow_empty: bool) -> Table | None:
 def _texts_of(folder: str) -> dict[str, list[str]]:
     """Return the paths of the .txt files in the folders inside a folder, in order, by class."""
     texts: dict[str, list[str]] = {}
-    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "*"))):
+    labels = [os.path.join(folder, name) for name in _names_in(folder)]
+    for path in sorted(os.path.join(label, name) for label in labels for name in _names_in(label)):
         if format_of(path) == ".txt":
             require_utf8(path, "--data_dir")
             texts.setdefault(os.path.basename(os.path.dirname(path)), []).append(path)
     return texts
+
+
+def _names_in(folder: str) -> list[str]:
+    """Return the names in a folder that are not hidden; none if it is no folder."""
+    with reading(folder):
+        try:
+            return [name for name in os.listdir(folder) if not name.startswith(".")]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
 
 def _records(

@@ -184,6 +184,26 @@ def test_a_reader_that_has_read_enough_is_no_error(package):
     assert done.stdout == "x" * 100 + "\n141\n" and done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("print('x')", "stdout or another open file: File too large"),
+        ("raise OSError(5, 'Input/output error', 'a.txt')", "a.txt: Input/output error"),
+    ],
+)
+def test_a_failure_of_the_machine_takes_one_line(tmp_path, body, message):
+    code = (
+        "import dataclasses\nfrom albert_tf.runtime import commands\n"
+        "Options = dataclasses.make_dataclass('Options', [], frozen=True)\n"
+        f"def main(_): {body}\n"
+        "commands.run(main, Options, '')"
+    )
+    full = f'ulimit -f 0; exec {sys.executable} -B -c "{code}" > {tmp_path}/out'
+    done = subprocess.run(["bash", "-c", full], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == f"-c: error: {message}. Free some space, or use another path.\n"
+
+
 @pytest.mark.parametrize("what", ["bug", "file"])
 def test_an_error_that_is_no_mistake_of_the_user_keeps_its_traceback(package, what):
     code, _, err = run(package, "-m", "pack", f"--what={what}")

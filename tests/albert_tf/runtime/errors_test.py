@@ -1,8 +1,18 @@
 """Long values in messages, and errors of the disk."""
 
+import errno
+import tempfile
+
 import pytest
 
-from albert_tf.runtime.errors import MachineError, listed, note_once, shortened, writing
+from albert_tf.runtime.errors import (
+    MachineError,
+    listed,
+    note_once,
+    shortened,
+    writing,
+    writing_temporary,
+)
 
 
 def test_long_lists_are_shortened():
@@ -26,3 +36,22 @@ def test_an_array_that_does_not_fit_on_the_disk():
     with pytest.raises(MachineError, match="'a.npy' cannot be written: No space left on device"):
         with writing("a.npy"):
             raise OSError("1000000 requested and 131056 written")
+
+
+@pytest.mark.parametrize(
+    ("folder", "error", "message"),
+    [
+        (
+            "/t",
+            OSError(errno.ENOSPC, "No space left on device"),
+            "written in '/t': No space left on device. Set TMPDIR to a folder that has room",
+        ),
+        (None, FileNotFoundError(errno.ENOENT, "No usable one in [...]"), "written: No usable one"),
+        (None, OSError("a cache is needed"), "written: a cache is needed. Set TMPDIR"),
+    ],
+)
+def test_temporary_files(folder, error, message, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", folder)
+    with pytest.raises(MachineError) as raised, writing_temporary():
+        raise error
+    assert message in str(raised.value)

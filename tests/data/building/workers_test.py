@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -56,6 +57,12 @@ def test_a_worker_that_is_killed_is_told():
     assert list(map_in_order(abs, range(-20, 0), 2)) == list(range(20, 0, -1))
     with pytest.raises(MachineError, match="worker was killed.*fewer --num_workers.*resumes"):
         list(map_in_order(os._exit, range(1, 20), 2))
+
+
+def test_the_temporary_folder_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(MachineError, match="no temporary file can be written in .*/none': No such"):
+        list(map_in_order(abs, range(20), 2))
 
 
 def test_ctrl_c_is_left_to_the_parent():

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, MachineError
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets import DATASETS
@@ -45,6 +45,13 @@ def test_the_folders_of_a_part_are_its_classes(tmp_path, capsys):
         "neg/1.txt",
         "pos/1.txt",
     ]
+
+
+def test_a_class_that_cannot_be_read_is_an_error(tmp_path, break_folder):
+    source = write(tmp_path, "train", pos="good", neg="bad", neutral="so so")
+    break_folder(tmp_path / "train" / "neutral")
+    with pytest.raises(MachineError, match="train/neutral' cannot be read: Permission denied"):
+        TASK.read(source)
 
 
 def test_the_dev_part_is_taken_from_the_training_part(tmp_path):

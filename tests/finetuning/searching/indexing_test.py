@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, MachineError
 from finetuning.searching import part_files, word_postings
 from finetuning.searching.indexing import CorpusToIndex, IndexingResult, update_index
 from finetuning.searching.part_files import CONTENTS, IndexedFile
@@ -209,6 +209,14 @@ def test_a_file_comes_and_goes(notes):
     assert build() == IndexingResult(1, 0, 0, 2, 3)
     build("whole")
     assert sorted(passages("index")) == sorted(passages("whole"))
+
+
+def test_a_file_that_cannot_be_reached_is_not_removed(notes, break_folder):
+    build()
+    break_folder(notes / "notes" / "b")
+    with pytest.raises(MachineError, match="notes/b' cannot be read: Permission denied"):
+        build(corpus="text:notes/c/*.txt")
+    assert len(passages("index")) == 8
 
 
 def test_a_changed_file_without_text_is_dropped(notes):

@@ -1,17 +1,22 @@
 """Tests of paths as users write them: home folders, and names that look like globs."""
 
+import errno
 import glob
 import importlib
 import os
 import pathlib
 import pkgutil
+import subprocess
+import sys
 
 import pytest
 
 import albert_tf
 from albert_tf.runtime import commands
+from albert_tf.runtime.errors import InputError, MachineError
 from albert_tf.runtime.files import paths
 
+ROOT = pathlib.Path(albert_tf.__path__[0]).parent
 # Options that hold text but no path.
 OTHERS = {
     "allow_missing", "beam_args", "budget", "by", "column_separator", "depths", "device",
@@ -48,6 +53,17 @@ def home(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
 )
 def test_home_folders_are_expanded(home: str, text: str, expanded: str):
     assert paths.expand(text) == expanded.format(home)
+
+
+def test_the_folder_of_caches(home: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert paths.cache_folder("a", "b") == f"{home}/.cache/albert_tf/a/b"
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # in no list of users
+    with pytest.raises(InputError, match="no home folder. Set XDG_CACHE_HOME"):
+        paths.cache_folder("a")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    assert paths.cache_folder("a") == "/c/albert_tf/a"
 
 
 def test_every_option_with_a_path_says_so():
@@ -138,6 +154,73 @@ def test_a_match_that_is_no_file_is_noted(tmp_path: pathlib.Path, capsys):
     assert paths.files_matching(f"{tmp_path}/[a]", "--x") == []
 
 
+PATTERNS = ("**/*.txt", "*/*.txt", "*/x.txt", "**")
+
+
+@pytest.fixture
+def three_folders(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Folders a, b and c, with a file in each."""
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.txt").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_folder_without_permission_is_noted(pattern, three_folders, break_folder, capsys):
+    break_folder(three_folders / "b")
+    found = paths.files_matching(f"{three_folders}/{pattern}", "--x")
+    assert found == [f"{three_folders}/{name}/x.txt" for name in "ac"]
+    note = f"note: {three_folders}/b cannot be read and is left out: Permission denied.\n"
+    assert capsys.readouterr().err == note
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_failing_disk_is_no_absent_file(pattern, number, three_folders, break_folder):
+    break_folder(three_folders / "b", number)
+    with pytest.raises(MachineError, match=f"/b' cannot be read: {os.strerror(number)}"):
+        paths.files_matching(f"{three_folders}/{pattern}", "--x")
+
+
+def test_a_match_that_cannot_be_reached_is_noted(three_folders, break_folder, capsys):
+    break_folder(three_folders / "b", is_listed=True)
+    assert len(paths.files_matching(f"{three_folders}/**/*", "--x")) == 2
+    assert f"left out: {three_folders}/b/x.txt (Permission denied)." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "x.txt/y", "x.txt/*", "loop/y", "loop/*", "x.txt/"])
+def test_a_path_that_cannot_exist_matches_nothing(name, three_folders):
+    (three_folders / "a" / "loop").symlink_to("loop")
+    assert paths.matching(f"{three_folders}/*/{name}") == []
+
+
+def test_a_file_that_is_read_is_not_replaced(tmp_path):
+    for name in "ab":
+        (tmp_path / name).touch()
+    (tmp_path / "soft").symlink_to("a")
+    os.link(tmp_path / "a", tmp_path / "hard")
+    inputs = {"--x": [str(tmp_path / "none"), str(tmp_path / "a")], "--y": ["-"]}
+    for name in ("a", "soft", "hard"):
+        with pytest.raises(InputError, match=f"--z must not be a file of --x.*/{name}'"):
+            paths.require_other_file(str(tmp_path / name), "--z", inputs)
+    for path in (str(tmp_path / "none"), str(tmp_path / "b"), "-", "/dev/null"):
+        paths.require_other_file(path, "--z", inputs)
+
+
+def test_stdin_is_not_replaced(tmp_path):
+    code = (
+        "import sys\n"
+        "from albert_tf.runtime.files import paths\n"
+        "paths.require_other_file(sys.argv[1], '--output', {'--input': ['-']})\n"
+    )
+    (tmp_path / "a").touch()
+    command = [sys.executable, "-c", code, str(tmp_path / "a")]
+    for name, status in (("a", 1), (os.devnull, 0)):
+        with open(tmp_path / name) as file:
+            assert subprocess.run(command, cwd=ROOT, stdin=file).returncode == status
+
+
 def test_linked_folders_are_read_once(tmp_path: pathlib.Path):
     """Also those that lead back to a parent."""
     (tmp_path / "a" / "sub").mkdir(parents=True)
@@ -157,7 +240,31 @@ def test_linked_folders_are_read_once(tmp_path: pathlib.Path):
 
 @pytest.mark.parametrize(
     "pattern",
-    ["**", "**/*.txt", "**/b/*", "a/**/b/*", "**/.h/*", "*/**/*.txt", "a/**/**/*.txt", "**/.*"],
+    [
+        *(
+            "**",
+            "**/*.txt",
+            "**/b/*",
+            "a/**/b/*",
+            "**/.h/*",
+            "*/**/*.txt",
+            "a/**/**/*.txt",
+            "**/.*",
+        ),
+        *(
+            "*",
+            "*/",
+            "a/",
+            "a//*",
+            "[a]/b/*",
+            "./*/b",
+            "../*/a/?.md",
+            "*/.*",
+            ".*",
+            "",
+            "[q]/[[]1]/*",
+        ),
+    ],
 )
 def test_globs_are_those_of_python(pattern: str, tmp_path: pathlib.Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
