@@ -50,18 +50,12 @@ class EmbedOptions(commands.CommandOptions):
 
 
 def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
-    """Store the vectors that `options` describe.
+    """Store the vectors that `options` describe, unless they are stored already.
 
     Raises:
       InputError: the texts are pairs, the teacher cannot be loaded, a vector is not of finite
-        numbers, or there are vectors already.
+        numbers, or there are other vectors already.
     """
-    folder = os.path.join(options.data_dir, "train.vectors")
-    if os.path.lexists(folder):
-        raise InputError(
-            f"--data_dir={options.data_dir} must have no vectors yet. Received: {folder!r}. Remove "
-            "it to store others."
-        )
     source = Source(options.data_dir, reading=Reading(options.text_column))
     examples = EmbeddingData().examples(source, "train")
     if any(example.second is not None for example in examples):
@@ -70,19 +64,34 @@ def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
             "pairs."
         )
     texts = [example.first for example in examples]
+    about = {"teacher": pretrained.name_of(options.teacher), "prompt": options.prompt}
+    about["weights"] = teacher_fingerprint(options.teacher)
+    folder = os.path.join(options.data_dir, "train.vectors")
+    if os.path.lexists(folder):
+        _require_same(folder, about)
+        print(f"{folder} is already complete")
+        return
     teacher = load_teacher(options.teacher, options.batch_size, options.prompt)
     width = teacher(texts[:1]).shape[1]
     if options.dry_run:
         print(f"{len(texts):,} texts, vectors of width {width}")
         return
-    about = {"count": len(texts), "width": width, "sha256": digest_of(texts)}
-    about |= {"teacher": pretrained.name_of(options.teacher), "prompt": options.prompt}
-    about["weights"] = teacher_fingerprint(options.teacher)
-    with outputs.new_folder(folder, "--data_dir", repr(about)) as partial:
+    identity = {"count": len(texts), "width": width, "sha256": digest_of(texts), **about}
+    with outputs.new_folder(folder, "--data_dir", repr(identity)) as partial:
         path, done_path = os.path.join(partial, VECTORS), os.path.join(partial, _DONE)
         store_vectors(path, done_path, texts, teacher, width, chunk, "--teacher")
-        outputs.write_json(os.path.join(partial, TEXTS), about)
+        outputs.write_json(os.path.join(partial, TEXTS), identity)
     print(f"{folder}: {len(texts):,} vectors of width {width}")
+
+
+def _require_same(folder: str, teacher: dict[str, str]) -> None:
+    path = os.path.join(folder, TEXTS)
+    known = outputs.read_json(path) if os.path.isfile(path) else {}
+    if any(known.get(key) != teacher[key] for key in ("weights", "prompt")):
+        raise InputError(
+            f"{folder!r} exists, but its vectors are of another teacher or --prompt. Remove it to "
+            "store others."
+        )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from albert_tf.models.checkpoints import DAMAGE, differences_from, latest_in, readable
 from albert_tf.runtime.errors import InputError, MachineError
+from albert_tf.runtime.files import outputs
 
 _INDEX = re.compile(r"ckpt-(\d+)\.index")
 
@@ -32,7 +33,12 @@ class Checkpoints:
         self._keep = keep
         for cut_off in glob.glob(os.path.join(glob.escape(target), "ckpt-*_temp")):
             shutil.rmtree(cut_off, ignore_errors=True)
-        latest_in(target)  # the manager's own error would be a traceback
+        try:
+            latest_in(target)
+        except InputError:
+            if not (steps := _steps_in(target)):
+                raise
+            self._name_latest(steps)
         self._manager = tf.train.CheckpointManager(checkpoint, target, max_to_keep=None)
 
     def save(self, step: int, also_keep: int | None = None) -> None:
@@ -46,6 +52,7 @@ class Checkpoints:
         """
         try:
             self._manager.save(checkpoint_number=step)
+            outputs.sync_all(self._target)  # before earlier ones are removed
         except tf.errors.OpError as error:
             shutil.rmtree(os.path.join(self._target, f"ckpt-{step}_temp"), ignore_errors=True)
             self._remove(step)

@@ -34,7 +34,12 @@ class Progress:
             self._bar.close()
 
     def advance(self, count: int, note: str = "") -> None:
-        """Add `count` units; `note` is shown next to the bar or in the next line."""
+        """Add `count` units, up to the total, which may be an estimate that is too low.
+
+        `note` is shown next to the bar or in the next line.
+        """
+        if self.total is not None:
+            count = min(count, self.total - self.done)
         self.done += count
         if self._bar is not None:
             self._bar.set_postfix_str(note, refresh=False)

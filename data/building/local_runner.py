@@ -86,8 +86,7 @@ def _spill(
             tally += counted
             if number % batches_per_mark == 0:
                 _write_mark(folder, spill, tally, is_complete=False)
-            known = min(tally.text_bytes, text_bytes)  # the estimate may be too low
-            progress.advance(known - progress.done, f"{tally.documents:,} documents")
+            progress.advance(tally.text_bytes - progress.done, f"{tally.documents:,} documents")
         return _write_mark(folder, spill, tally, is_complete=True)
 
 

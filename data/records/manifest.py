@@ -176,10 +176,9 @@ def _checked_values(path: str) -> dict[str, Any]:
         with reading(path), locations.reader_of(path).open(path, "rb") as file:
             values = json_object(file.read(), path)
         version = values["schema_version"]
-        keys = values.keys() if version == COMPACT_VERSION else _KEYS
     except (ValueError, KeyError):
-        keys = set()
-    if not keys >= _KEYS:
+        values = {}
+    if not values.keys() >= _OWN_KEYS:
         raise InputError(
             f"{path!r} must be a manifest of `python -m data.build`, but is not. Pass another "
             "folder, or build the records again in a new one."
@@ -192,7 +191,7 @@ def _checked_values(path: str) -> dict[str, Any]:
     return values
 
 
-_KEYS = {field.name for field in dataclasses.fields(Manifest)}
+_OWN_KEYS = {"schema_version", "shards"}  # of every version
 
 
 def tokenizer_of(folder: str) -> Tokenizer:

@@ -66,7 +66,10 @@ class SearchIndex:
         damaged = damaged_index(path)
         values = read_checked(os.path.join(path, SETTINGS), damaged)
         if values.get("schema") != _SCHEMA:
-            raise damaged(f"schema {values.get('schema')!r}, where this version has {_SCHEMA}")
+            raise InputError(
+                f"--index={path} was written by another version: it has schema "
+                f"{values.get('schema')!r}, and this version reads {_SCHEMA}. Build a new one."
+            )
         self.settings = IndexSettings(**{name: values[name] for name in IndexSettings._fields})
         present = {name for name in os.listdir(path) if _PART.fullmatch(name)}
         names = [part_name(number) for number in range(max(1, len(present)))]

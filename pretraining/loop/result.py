@@ -9,6 +9,8 @@ from albert_tf.runtime.run_dir import RunDir
 from data.objectives.objective import Objective
 from pretraining.loop.selection import HELDOUT
 
+SPEEDS = {"tokens_per_s", "sequences_per_s", "step_ms", "flops_utilisation"}
+
 
 def _panels(objectives: Sequence[Objective]) -> dict[str, tuple[str, ...]]:
     losses, accuracies = zip(*(objective.metrics for objective in objectives), strict=True)
@@ -24,18 +26,23 @@ def _panels(objectives: Sequence[Objective]) -> dict[str, tuple[str, ...]]:
 
 
 def finish(run: RunDir, objectives: Sequence[Objective]) -> None:
-    """Plot the curves and write the result: the last row, and values over the whole run."""
+    """Plot the curves and write the result: the last row, and values over the whole run.
+
+    Speeds are medians: the last loop may be short, or the first after a restart, which compiles.
+    """
     rows = run.metrics("tokens_per_s", "step_ms")
     names = {name for row in rows for name in row}
     panels = {
         title: columns for title, columns in _panels(objectives).items() if names & set(columns)
     }
     plot_metrics(run, panels, "step")
-    speed = statistics.median(row["tokens_per_s"] for row in rows)
+    speeds = {
+        name: statistics.median(row[name] for row in rows if name in row) for name in SPEEDS & names
+    }
     ends = [row["step"] for row in rows]
     loops = [end - begin for begin, end in itertools.pairwise([0, *ends])]
-    result = rows[-1] | {
-        "tokens_per_s": speed,
+    result = rows[-1] | speeds
+    result |= {
         "training_s": sum(n * row["step_ms"] for n, row in zip(loops, rows, strict=True)) / 1000,
         "skipped": len(run.skipped()),
     }

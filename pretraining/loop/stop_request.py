@@ -26,7 +26,7 @@ class StopRequest:
         self._previous_handlers = {
             number: signal.signal(number, self._handle)
             for number in _SIGNALS
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN  # nohup
+            if signal.getsignal(number) != signal.SIG_IGN  # nohup, or a script's background job
         }
         return self
 

@@ -1,5 +1,6 @@
 """`finetuning.embed`: vectors of a teacher in their file, from where it was interrupted."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -57,7 +58,17 @@ def test_they_are_read_as_labels(options):
     assert (data.task.loss, data.task.projection) == ("teacher_cosine", 2)
     found = [np.asarray(each.label).tolist() for each in data.train]
     assert found == [[number, 1] for number in range(10)]
-    with pytest.raises(InputError, match="--data_dir.* must have no vectors yet.*train.vectors"):
+
+
+def test_vectors_are_stored_once(options, capsys):
+    main(options, 4)
+    main(options, 4)
+    assert capsys.readouterr().out.endswith("train.vectors is already complete\n")
+    with pytest.raises(InputError, match="vectors' exists, .* another teacher or --prompt"):
+        main(dataclasses.replace(options, prompt="query: "), 4)
+    with open(f"{options.data_dir}/train.tsv", "a") as file:
+        file.write("one more\n")
+    with pytest.raises(InputError, match="11 texts. Remove '.*train.vectors'"):
         main(options, 4)
 
 

@@ -99,7 +99,8 @@ def with_vectors(examples: Sequence[TextExample], folder: str, path: str) -> lis
     if store.texts != digest_of(example.first for example in examples):
         raise InputError(
             f"{folder!r} must hold the vectors of the texts in {path}. Received: those of others, "
-            f"{len(store.vectors):,} beside {len(examples):,} texts. Make the vectors again."
+            f"{len(store.vectors):,} beside {len(examples):,} texts. Remove {folder!r} and make "
+            "the vectors again."
         )
     return [
         TextExample(example.first, None, StoredVector(store, i))

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from albert_tf.models.checkpoints import latest_in
 from albert_tf.runtime.errors import MachineError
+from albert_tf.runtime.files import outputs
 from albert_tf.training.checkpoints import Checkpoints
 
 
@@ -62,6 +63,28 @@ def test_a_torn_later_checkpoint_does_not_displace_a_new_one(tmp_path: pathlib.P
     checkpoints.save(10, also_keep=8)
     assert names(tmp_path) == ["ckpt-10", "ckpt-8"]
     assert (checkpoints.restore(), int(variable)) == (10, 10)
+
+
+def test_the_file_that_names_the_latest_can_be_written_anew(tmp_path: pathlib.Path):
+    variable, checkpoints = saved(tmp_path, keep=2)
+    for step in (2, 4):
+        variable.assign(step)
+        checkpoints.save(step)
+    (tmp_path / "checkpoint").write_bytes(b"")  # a power cut
+    again, checkpoints = saved(tmp_path, keep=2)
+    assert latest_in(str(tmp_path)) == str(tmp_path / "ckpt-4")
+    assert (checkpoints.restore(), int(again)) == (4, 4)
+
+
+def test_a_checkpoint_is_on_the_disk_before_earlier_ones_are_removed(
+    tmp_path: pathlib.Path, monkeypatch
+):
+    _, checkpoints = saved(tmp_path, keep=1)
+    checkpoints.save(1)
+    found = []
+    monkeypatch.setattr(outputs, "sync_all", lambda folder: found.append(names(tmp_path)))
+    checkpoints.save(2)
+    assert found == [["ckpt-1", "ckpt-2"]] and names(tmp_path) == ["ckpt-2"]
 
 
 def test_only_the_checkpoint_of_the_step_is_dropped(tmp_path: pathlib.Path):

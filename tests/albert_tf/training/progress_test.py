@@ -30,6 +30,17 @@ def test_a_line_every_15_seconds_has_rate_and_rest(clock, capsys):
         assert capsys.readouterr().err == ""
 
 
+def test_a_total_that_was_too_low(clock, capsys):
+    with Progress("bytes", 100) as bar:
+        for count in (90, 30, 30):
+            clock.now += 15.0
+            bar.advance(count)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "100/100 bytes (3.3/s, 0 s left)",
+        "100/100 bytes (2.2/s, 0 s left)",
+    ]
+
+
 def test_slow_units_and_an_unknown_total(clock, capsys):
     with Progress("records") as bar:
         clock.now += 60.0

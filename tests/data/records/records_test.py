@@ -84,6 +84,19 @@ def test_an_incomplete_manifest_is_refused(folder):
         Manifest.read(folder)
 
 
+def test_a_manifest_of_an_earlier_version_may_lack_what_has_a_default(folder):
+    with open(f"{folder}/{MANIFEST}") as file:
+        values = json.load(file)
+    for key in ("sketch", "vocab_size"):
+        del values[key]
+        with open(f"{folder}/{MANIFEST}", "w") as file:
+            json.dump(values, file)
+        if key == "sketch":
+            assert Manifest.read(folder).sketch == ""
+    with pytest.raises(InputError, match=r"`vocab_size`.* Build the records again"):
+        Manifest.read(folder)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -23,7 +23,8 @@ def test_speed_and_time_are_of_the_whole_run(tmp_path: pathlib.Path, capsys):
     for step, step_ms, speed in ((10, 2.0, 100.0), (20, 1.0, 300.0), (25, 8.0, 200.0)):
         heldout = {f"heldout/loss/{name}": 0.5 for name in ("mlm", "pair", "sop")}
         row = {"step": step, "loss/mlm": 100.0 / step, "lr": 0.1, "skipped": 0}
-        run.add_metrics(row | {"step_ms": step_ms, "tokens_per_s": speed} | heldout)
+        speeds = {"step_ms": step_ms, "tokens_per_s": speed, "sequences_per_s": speed / 10}
+        run.add_metrics(row | speeds | heldout)
     with open(run.skipped_path, "w", encoding="utf-8") as file:
         file.writelines(
             f'{{"restores": 0, "step": {step}, "records": []}}\n' for step in (3, 4, 12)
@@ -31,6 +32,7 @@ def test_speed_and_time_are_of_the_whole_run(tmp_path: pathlib.Path, capsys):
     finish(run, OBJECTIVES)
     result = run.result()
     assert (result["step"], result["loss/mlm"], result["tokens_per_s"]) == (25, 4.0, 200.0)
+    assert (result["step_ms"], result["sequences_per_s"]) == (2.0, 20.0)
     assert result["training_s"] == pytest.approx(0.07)
     assert result["skipped"] == 3  # also those of rows that were dropped
     plots = {"loss", "learning_rate", "tokens_per_second", "held-out_loss"}

@@ -7,13 +7,15 @@ import pytest
 from pretraining.loop.stop_request import StopRequest
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
-def test_a_closed_terminal_stops_a_run_unless_nohup_ignores_it(handler):
-    before = signal.signal(signal.SIGHUP, handler)
+def test_what_is_ignored_stops_no_run(number: signal.Signals, handler: signal.Handlers):
+    """A closed terminal under nohup, and Ctrl-C for what a script has begun with `&`."""
+    before = signal.signal(number, handler)
     with StopRequest() as stop:
-        signal.raise_signal(signal.SIGHUP)
-        assert stop.signal == (0 if handler == signal.SIG_IGN else signal.SIGHUP)
-    assert signal.signal(signal.SIGHUP, before) == handler
+        signal.raise_signal(number)
+        assert stop.signal == (0 if handler == signal.SIG_IGN else number)
+    assert signal.signal(number, before) == handler
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
