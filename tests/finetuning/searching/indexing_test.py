@@ -13,7 +13,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, MachineErro
 from finetuning.searching import part_files, word_postings
 from finetuning.searching.indexing import CorpusToIndex, IndexingResult, update_index
 from finetuning.searching.part_files import CONTENTS, IndexedFile
-from finetuning.searching.search_index import SearchIndex
+from finetuning.searching.search_index import SETTINGS, SearchIndex
 from finetuning.searching.searcher import METHODS, Searcher
 from finetuning.searching.word_postings import LARGE
 from tests.finetuning.searching.conftest import NOTES, LetterModel, build
@@ -330,6 +330,15 @@ def test_a_missing_part_is_named(notes):
     build()
     (notes / "index" / "part-0000").rename(notes / "elsewhere")
     with pytest.raises(InputError, match="'index' must be as it was written. Received: no part-0"):
+        SearchIndex("index")
+
+
+def test_an_index_of_another_version_is_not_called_damaged(notes):
+    build()
+    path = notes / "index" / SETTINGS
+    values = json.loads(path.read_text()) | {"schema": 2}
+    path.write_text(json.dumps(part_files.with_digest(values)))
+    with pytest.raises(InputError, match=r"another version: it has schema 2, .* Build a new one"):
         SearchIndex("index")
 
 
