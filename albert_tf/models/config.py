@@ -157,7 +157,7 @@ class AlbertConfig(Bounded):
         return cls(**PRESETS[name])
 
     @classmethod
-    def from_json(cls, path: str) -> "AlbertConfig":
+    def from_json(cls, path: str | os.PathLike[str]) -> "AlbertConfig":
         """Read a config.json with the model's keys at the top, or under `model` as in a run.
 
         `path` is the file, its folder, or the versioned folder of an export.

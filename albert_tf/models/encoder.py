@@ -1,5 +1,6 @@
 """AlbertEncoder: token ids in, hidden states out."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -154,7 +155,7 @@ def call_symbolically(model: tf_keras.Model, names: Iterable[str], *shape: int) 
         model({name: tf.zeros([1, *shape, _ZEROS], tf.int32) for name in names})
 
 
-def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:
+def load_encoder(path: str | os.PathLike[str], **kwargs: Any) -> AlbertEncoder:
     """Load the trained encoder of a run folder, a converted folder or an exported encoder.
 
     >>> encoder = albert_tf.load_encoder("albert-mini-en")  # called as in `AlbertEncoder`
@@ -169,7 +170,7 @@ def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:
       InputNotFoundError: there is no model at `path`.
       InputError: the weights are damaged or do not match config.json.
     """
-    return AlbertEncoder.load(path, **kwargs)
+    return AlbertEncoder.load(os.fspath(path), **kwargs)
 
 
 def as_int32(inputs: Mapping[str, tf.Tensor], names: Sequence[str]) -> dict[str, tf.Tensor]:

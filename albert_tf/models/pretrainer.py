@@ -1,5 +1,6 @@
 """AlbertPretrainer: the encoder with the heads of its pretraining objectives."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -150,7 +151,7 @@ def require_heads(path: str) -> None:
         )
 
 
-def load_pretrainer(path: str, **kwargs: Any) -> AlbertPretrainer:
+def load_pretrainer(path: str | os.PathLike[str], **kwargs: Any) -> AlbertPretrainer:
     """Load the encoder with its pretraining heads from a run folder or a converted folder.
 
     >>> pretrainer = albert_tf.load_pretrainer("albert-mini-en")  # called as in `AlbertPretrainer`
@@ -166,4 +167,4 @@ def load_pretrainer(path: str, **kwargs: Any) -> AlbertPretrainer:
       InputError: the weights are damaged or do not match config.json, or `path` is an export, a
         fine-tuned run or an encoder, which have no pretraining heads.
     """
-    return AlbertPretrainer.load(path, **kwargs)
+    return AlbertPretrainer.load(os.fspath(path), **kwargs)

@@ -1,6 +1,7 @@
 """Prediction with a fine-tuned run."""
 
 import dataclasses
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -107,7 +108,7 @@ def _name_of(example: type) -> str:
     return f"{albert_tf.__name__ if is_public else example.__module__}.{example.__name__}"
 
 
-def load_predictor(path: str) -> Predictor:
+def load_predictor(path: str | os.PathLike[str]) -> Predictor:
     """Load the fine-tuned run in a folder for prediction.
 
     >>> predictor = albert_tf.load_predictor("runs/reviews")  # text_classification
@@ -120,7 +121,7 @@ def load_predictor(path: str) -> Predictor:
     `TextExample`, a question of SQuAD a `SpanExample`; for rankings use `load_ranker`. The errors
     are those of `Predictor`.
     """
-    return Predictor(path)
+    return Predictor(os.fspath(path))
 
 
 def task_of(path: str) -> TaskSettings:

@@ -23,7 +23,7 @@ class Progress:
         self.unit, self.total, self.done = unit, total, done
         self._start_done, self._start = done, time.monotonic()
         self._last_line = self._start
-        terminal = sys.stderr.isatty()
+        terminal = getattr(sys.stderr, "isatty", bool)()  # a service may have replaced it
         self._bar = tqdm(total=total, initial=done, unit=f" {unit}") if terminal else None
 
     def __enter__(self) -> Self:

@@ -1,6 +1,8 @@
 """The docstrings of all public names begin with lines of use, which are run here."""
 
+import ast
 import doctest
+import inspect
 import pathlib
 
 import numpy as np
@@ -15,6 +17,20 @@ from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.ranking.model import RankingSettings
 
 NAMES = [name for name in albert_tf.__all__ if name != "__version__"]
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(inspect.getsource(albert_tf))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    found = {
+        name.asname: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+        if name.name == name.asname
+    }
+    assert found == {name: getattr(albert_tf, name).__module__ for name in NAMES}
+    assert (pathlib.Path(albert_tf.__file__).parent / "py.typed").is_file()
 
 
 RUNS = {

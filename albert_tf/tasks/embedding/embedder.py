@@ -178,7 +178,7 @@ def _loaded(path: str) -> Parts:
     return embed, task, model.dimension, model.is_untrained
 
 
-def load_embedder(path: str) -> Embedder:
+def load_embedder(path: str | os.PathLike[str]) -> Embedder:
     """Load a model that turns texts into vectors of length 1.
 
     >>> embedder = albert_tf.load_embedder("albert-mini-en-embed")
@@ -194,4 +194,4 @@ def load_embedder(path: str) -> Embedder:
       InputNotFoundError: there is no model at `path`.
       InputError: `path` is an export of another kind, or a file is damaged.
     """
-    return Embedder(path)
+    return Embedder(os.fspath(path))

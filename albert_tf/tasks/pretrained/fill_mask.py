@@ -1,5 +1,6 @@
 """Filling blanks, in Python and as a SavedModel: text with [MASK] in, predicted pieces out."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -221,7 +222,7 @@ class FillMask(Reloadable):
             return module.serve(texts)
 
 
-def load_fill_mask(path: str, top_k: int = 5) -> FillMask:
+def load_fill_mask(path: str | os.PathLike[str], top_k: int = 5) -> FillMask:
     """Load a pretrained model to fill blanks.
 
     >>> fill = albert_tf.load_fill_mask("albert-mini-en")
@@ -241,4 +242,4 @@ def load_fill_mask(path: str, top_k: int = 5) -> FillMask:
       InputError: `path` is an export or a fine-tuned run, which cannot fill blanks, or `top_k` is
         out of range.
     """
-    return FillMask(path, top_k)
+    return FillMask(os.fspath(path), top_k)

@@ -131,7 +131,7 @@ def _loaded(path: str) -> tuple[Score, RankingSettings]:
     return score, task
 
 
-def load_ranker(path: str) -> Ranker:
+def load_ranker(path: str | os.PathLike[str]) -> Ranker:
     """Load a model that scores texts for a query.
 
     >>> ranker = albert_tf.load_ranker("runs/answers")
@@ -149,4 +149,4 @@ def load_ranker(path: str) -> Ranker:
       InputNotFoundError: there is no model at `path`.
       InputError: `path` is a model of another kind, or a file is damaged.
     """
-    return Ranker(path)
+    return Ranker(os.fspath(path))

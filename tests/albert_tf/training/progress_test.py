@@ -48,6 +48,17 @@ def test_slow_units_and_an_unknown_total(clock, capsys):
     assert capsys.readouterr().err == "3 records (20 s each)\n"
 
 
+def test_a_replaced_stderr_gets_lines(clock, monkeypatch):
+    """A logger's stream has often no more than `write` and `flush`."""
+    lines: list[str] = []
+    stream = types.SimpleNamespace(write=lines.append, flush=lambda: None)
+    monkeypatch.setattr(progress.sys, "stderr", stream)
+    with Progress("texts", 10) as bar:
+        clock.now += 15.0
+        bar.advance(5)
+    assert lines[0].startswith("5/10 texts")
+
+
 def test_only_the_chief_of_several_workers_prints(capsys):
     for is_chief in (True, False):
         with printing_if(is_chief):
