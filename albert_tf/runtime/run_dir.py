@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -36,7 +37,7 @@ PACKAGES = (
 )
 
 # The keys of config.json that follow from the content of the data.
-_DATA_KEYS = ("data:", "records", "heldout.")
+_DATA_KEY = re.compile(r"data|records.*|heldout\..*")
 _SHOWN = 8  # differing keys in a message
 
 
@@ -187,8 +188,8 @@ class RunDir:
             yield
 
     def _require_same_config(self, config: Mapping[str, Any]) -> None:
-        saved = self.config()
-        if differing := settings.differing_keys(saved, json.loads(json.dumps(config))):
+        saved, wanted = self.config(), json.loads(json.dumps(config))
+        if differing := settings.differing_keys(*_comparable(saved, wanted)):
             kind = _kind_of(saved)
             if kind != _kind_of(config):
                 raise InputError(f"--run_dir={self.path} holds {kind}: name another folder.")
@@ -275,11 +276,26 @@ def _kind_of(config: Mapping[str, Any]) -> str:
     return f"a fine-tuned {kind}"
 
 
+def _comparable(*configs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the configurations of a run without `init` if their `init_weights` are the same.
+
+    The weights may have moved. A configuration that lacks `init_weights` is compared without it.
+    """
+    first, second = (config.get("init_weights") for config in configs)
+    left_out = "init_weights" if None in (first, second) else "init" * (first == second != "")
+    return [{k: value for k, value in config.items() if k != left_out} for config in configs]
+
+
 def _another_configuration(path: str, differing: list[str]) -> str:
     """Return the error message for a run whose configuration differs in these keys."""
-    is_data = [line.startswith(_DATA_KEYS) for line in differing]
-    rest = [line for line, is_of_data in zip(differing, is_data, strict=True) if not is_of_data]
-    problems = ["the data has changed since the run began"] if any(is_data) else []
+    lines = {line.partition(":")[0]: line for line in differing}
+    weights = lines.pop("init_weights", None)
+    rest = [line for key, line in lines.items() if not _DATA_KEY.fullmatch(key)]
+    problems = []
+    if len(rest) < len(lines):
+        problems.append("the data has changed since the run began")
+    if weights and "init" not in lines:
+        problems.append("the weights of --init have changed since the run began")
     if rest:
         more = f"; and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
         problems.append(

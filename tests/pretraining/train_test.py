@@ -20,6 +20,7 @@ from tensorflow.python.eager import context
 
 from albert_tf.convert import __main__ as convert
 from albert_tf.export import __main__ as export
+from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.models.encoder import load_encoder
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime import devices
@@ -387,6 +388,24 @@ def test_a_run_that_has_not_ended_is_begun_from_only_if_asked(
         dataclasses.replace(given, init=None, unfinished=True)
     (tmp_path / "begun" / "saved_model.pb").touch()
     with pytest.raises(InputError, match="is an export and has no pretraining heads"):
+        train.main(given)
+
+
+def test_a_retrained_init_is_noticed_and_a_deleted_one_not_needed(
+    finished: RunDir, tiny_records: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+):
+    base, run = tmp_path / "base", RunDir(str(tmp_path / "run"))
+    shutil.copytree(finished.path, base)
+    given = options(tiny_records, tmp_path / "run", "loop.steps=10", "optimizer.warmup_steps=1")
+    given = dataclasses.replace(given, init=str(base))
+    train.main(given)
+    assert run.config()["init_weights"] == weights_fingerprint(finished.path)
+    os.rename(base, tmp_path / "moved")
+    for init in (base, tmp_path / "moved"):
+        train.main(dataclasses.replace(given, init=str(init)))
+        assert "is already complete" in capsys.readouterr().out
+    shutil.copytree(run.path, base)  # other weights under the old name
+    with pytest.raises(InputError, match="the weights of --init have changed since the run began"):
         train.main(given)
 
 

@@ -91,6 +91,16 @@ def test_another_configuration_is_refused_by_key(run, tokenizer):
             " holds another run: the data has changed since the run began. Name another folder.",
         ),
         (
+            {"init_weights": "0f"},
+            " holds another run: the weights of --init have changed since the run began. Name "
+            "another folder.",
+        ),
+        (
+            {"init": "b", "init_weights": "0f"},
+            " holds another run: the configuration differs (the run's value != yours): "
+            "init: 'a' != 'b'. Name another folder, or pass the run's values.",
+        ),
+        (
             {"loop": {"steps": 20}},
             " holds another run: the configuration differs (the run's value != yours): "
             "loop.steps: 10 != 20. Name another folder, or pass the run's values. To train longer, "
@@ -100,11 +110,30 @@ def test_another_configuration_is_refused_by_key(run, tokenizer):
 )
 def test_the_reason_of_a_refusal(tmp_path, tokenizer, changes, message):
     run = RunDir(str(tmp_path / "run"))
-    begun = CONFIG | {"data": "ff", "loop": {"steps": 10}}
+    begun = CONFIG | {"data": "ff", "loop": {"steps": 10}, "init": "a", "init_weights": "ff"}
     run.begin(begun, tokenizer)
     with pytest.raises(InputError) as error:
         run.check(begun | changes)
     assert str(error.value) == f"--run_dir={run.path}{message.format(path=run.path)}"
+
+
+def test_initial_weights_may_move_but_not_change(tmp_path, tokenizer):
+    """`init` says where weights are, `init_weights` which; it is empty for random ones."""
+    known = CONFIG | {"init": "a", "init_weights": "ff"}
+    random = CONFIG | {"init": "random:a", "init_weights": ""}
+    unknown = CONFIG | {"init": "a"}
+    for number, (begun, same, other) in enumerate(
+        (
+            (known, {"init": "b"}, {"init_weights": "0f"}),
+            (random, {}, {"init": "random:b"}),
+            (unknown, {"init_weights": "ff"}, {"init": "b", "init_weights": "ff"}),
+        )
+    ):
+        run = RunDir(str(tmp_path / str(number)))
+        run.begin(begun, tokenizer)
+        run.check(begun | same)
+        with pytest.raises(InputError, match="init"):
+            run.check(begun | other)
 
 
 def test_a_refusal_lists_some_keys_only(run):
