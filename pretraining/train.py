@@ -109,8 +109,8 @@ def main(
     if heldout:
         check_heldout(heldout, records, config)
     _require_both(options.heldout, config.evaluation.every)
-    run_config = config_of_run(config, records, options)
-    run.check(run_config)
+    run_config, defaults = config_of_run(config, records, options), settings.defaults_of(config)
+    run.check(run_config, defaults)
     if not options.dry_run and _is_complete(run):
         return
     runtime = pjrt or set_up_devices(config, records, options)
@@ -128,7 +128,7 @@ def main(
         return
     if runtime.is_chief:  # only one of several workers writes the run
         plots.require_plotting()
-        run.begin(run_config, tokenizer_of(records.parts[0].folder), options.runtime)
+        run.begin(run_config, tokenizer_of(records.parts[0].folder), options.runtime, defaults)
         print(summary(config, records, runtime), flush=True)
     with printing_if(runtime.is_chief), contextlib.ExitStack() as stack:
         if runtime.is_chief:
