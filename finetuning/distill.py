@@ -269,19 +269,20 @@ class _Distillation:
                 "--student_layers: the control starts where the teacher started, which must not be "
                 f"random weights. Received: {origin!r}. Pass --student={origin}."
             )
-        if not os.path.isdir(origin):
+        path = pretrained.locate(origin) if origin in pretrained.names() else origin
+        if not os.path.isdir(path):
             raise InputError(
                 "--student_layers: the control starts where the teacher started, so this folder "
                 f"must still exist. Received: {origin!r}. Restore it, or pass --student."
             )
-        return self._source_from(origin)
+        return self._source_from(path)
 
     def _source_from(self, path: str) -> TrainingSource:
         """Return a source that starts from --student, or else from `path` in fewer layers."""
         if self.options.student:
             return TrainingSource(self.start.origin, self.start.model, self.start.fingerprint)
         return TrainingSource(
-            os.path.abspath(path),
+            pretrained.shown(os.path.abspath(path)),
             lambda config: _with_encoder_of(path, config),
             weights_fingerprint(path),
         )

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import require_heads
 from albert_tf.runtime import commands, pretrained, settings
@@ -104,7 +105,7 @@ def main(options: AdaptOptions, run_command: Callable[..., None] = call) -> int:
     except CommandError as error:
         print(f"{options.output}: {error}", file=sys.stderr)
         return commands.USAGE_ERROR
-    report, result = table(figures), {"options": settings.to_dict(options), "figures": figures}
+    report, result = table(figures), adaptation.identity | {"figures": figures}
     outputs.write_json(os.path.join(options.output, RESULT), result)
     outputs.write_bytes(os.path.join(options.output, "README.md"), f"{report}\n".encode())
     print(report)
@@ -113,6 +114,10 @@ def main(options: AdaptOptions, run_command: Callable[..., None] = call) -> int:
 
 class Adaptation:
     """The stages, each of which does nothing if its output is complete.
+
+    Attributes:
+      identity: what adapt.json has besides the figures: the options, and the fingerprint of the
+        weights of --init.
 
     Raises:
       InputError: an option is invalid, or a text cannot be read.
@@ -141,6 +146,10 @@ class Adaptation:
         longest = max(self.config.model.max_positions, options.seq_length)
         model = self.config.model.replace(max_positions=longest)
         require_same_model(options.init, AlbertConfig.from_json(init), model, False)
+        self.identity = {
+            "options": settings.to_dict(options),
+            "init_weights": weights_fingerprint(init),
+        }
         if options.general and "," in options.output:
             raise InputError(
                 f"--output must not contain a comma beside --general. Received: {options.output!r}."
@@ -172,7 +181,7 @@ class Adaptation:
         """Return the figures of both models on the held-out documents of each text."""
         os.makedirs(self.options.output, exist_ok=True)
         if not self._is_begun():  # this file marks the folder as ours
-            outputs.write_json(self._path(RESULT), {"options": settings.to_dict(self.options)})
+            outputs.write_json(self._path(RESULT), self.identity)
         init, vocabulary, texts = self.options.init, self._vocabulary(), self._texts
         old = {name: self._records(name, "heldout", init) for name in texts}
         new = {name: self._records(name, "heldout", vocabulary) for name in texts}
@@ -182,15 +191,17 @@ class Adaptation:
         return {name: {"before": before[name], "after": after[name]} for name in texts}
 
     def _require_same_options(self) -> None:
-        begun = outputs.read_json(self._path(RESULT)).get("options")
-        now = json.loads(json.dumps(settings.to_dict(self.options)))
+        known, now = outputs.read_json(self._path(RESULT)), json.loads(json.dumps(self.identity))
+        begun = known.get("options")
         if not isinstance(begun, dict):
             raise InputError(f"{self._path(RESULT)!r} must hold the options. Remove the folder.")
         changed = [
             f"--{key}={value} (was {begun.get(key)})"
-            for key, value in now.items()
+            for key, value in now["options"].items()
             if key not in ("device", "dry_run", "output") and value != begun.get(key)
         ]
+        if known.get("init_weights", now["init_weights"]) != now["init_weights"]:
+            changed.append(f"--init={self.options.init}, whose weights have changed")
         if changed:
             raise InputError(
                 f"--output={self.options.output} was made with other options: "

@@ -15,10 +15,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from albert_tf.models.checkpoints import latest_in, require_readable
+from albert_tf.models.checkpoints import latest_in, require_readable, weights_fingerprint
 from albert_tf.models.head import HEADS
-from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import commands, devices, plots, settings
+from albert_tf.models.pretrainer import AlbertPretrainer, require_heads
+from albert_tf.runtime import commands, devices, plots, pretrained, settings
 from albert_tf.runtime.bounds import one_of
 from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import ConfigError, InputError, reading
@@ -109,8 +109,8 @@ def main(
     if heldout:
         check_heldout(heldout, records, config)
     _require_both(options.heldout, config.evaluation.every)
-    run_config = config_of_run(config, records, options)
-    run.check(run_config)
+    run_config, defaults = config_of_run(config, records, options), settings.defaults_of(config)
+    run.check(run_config, defaults)
     if not options.dry_run and _is_complete(run):
         return
     runtime = pjrt or set_up_devices(config, records, options)
@@ -128,7 +128,7 @@ def main(
         return
     if runtime.is_chief:  # only one of several workers writes the run
         plots.require_plotting()
-        run.begin(run_config, tokenizer_of(records.parts[0].folder), options.runtime)
+        run.begin(run_config, tokenizer_of(records.parts[0].folder), options.runtime, defaults)
         print(summary(config, records, runtime), flush=True)
     with printing_if(runtime.is_chief), contextlib.ExitStack() as stack:
         if runtime.is_chief:
@@ -259,7 +259,7 @@ def config_of_run(
 ) -> dict[str, object]:
     """Return the contents of config.json: resolved tree, records, and source of the weights.
 
-    `heads` is left out if they are ALBERT's own.
+    `heads` is left out if they are ALBERT's own, and `init_weights` without --init.
     """
     heads = [settings.to_dict(head) for head in config.heads]
     return settings.to_dict(config) | {
@@ -271,7 +271,22 @@ def config_of_run(
         "records_sketches": [part.manifest.sketch for part in records.parts],
         "heldout": options.heldout and Manifest.read(options.heldout).identity(),
         "init": options.init and os.path.normpath(options.init),
+        **({"init_weights": _init_weights(options)} if options.init else {}),
     }
+
+
+def _init_weights(options: TrainOptions) -> str | None:
+    """Return the `weights_fingerprint` of --init.
+
+    If there are none, it is what the run recorded: only `first_weights` needs them.
+    """
+    try:
+        init = pretrained.locate(str(options.init))
+        require_heads(init)
+        return weights_fingerprint(init)
+    except InputError:
+        run = RunDir(options.run_dir)
+        return run.config().get("init_weights") if os.path.isfile(run.config_path) else None
 
 
 if __name__ == "__main__":

@@ -4,15 +4,10 @@ import contextlib
 import glob
 import json
 import os
-import platform
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-import albert_tf
-from albert_tf.runtime import settings
+from albert_tf.runtime.environment import environment, other_code
 from albert_tf.runtime.errors import (
     InputError,
     InputNotFoundError,
@@ -20,24 +15,12 @@ from albert_tf.runtime.errors import (
     writing,
 )
 from albert_tf.runtime.files import locks, log_rows, outputs
+from albert_tf.runtime.run_differences import differences, refusal
 
 if TYPE_CHECKING:  # albert_tf.text imports this package
     from albert_tf.text.tokenizer import Tokenizer
 
-PACKAGES = (
-    "tensorflow",
-    "tensorflow-text",
-    "tf-keras",
-    "tensorflow-hub",
-    "sentencepiece",
-    "numpy",
-    "jax",
-    "jaxlib",
-)
-
-# The keys of config.json that follow from the content of the data.
-_DATA_KEYS = ("data:", "records", "heldout.")
-_SHOWN = 8  # differing keys in a message
+_NO_DEFAULTS: Mapping[str, Any] = {}
 
 
 class RunDir:
@@ -133,24 +116,32 @@ class RunDir:
             )
 
     def begin(
-        self, config: Mapping[str, Any], tokenizer: "Tokenizer", runtime: str = "tensorflow"
+        self,
+        config: Mapping[str, Any],
+        tokenizer: "Tokenizer",
+        runtime: str = "tensorflow",
+        defaults: Mapping[str, Any] = _NO_DEFAULTS,
     ) -> None:
-        """Start a run, or resume the same one, with a note if another runtime began it.
+        """Start a run, or resume the same one, with a note if another runtime or code began it.
 
         Args:
           config: the resolved configuration of the run.
           tokenizer: the tokenizer to save in the run.
           runtime: what computes the steps; environment.json has it besides `environment()`.
+          defaults: the values of keys that the run may lack, because older code began it.
 
         Raises:
           InputError: the folder holds a run with another configuration (the message lists the
             differing keys) or something else, or cannot be written.
         """
         if os.path.isfile(self.config_path):
-            self._require_same_config(config)
-            if (before := self.environment().get("runtime", "tensorflow")) != runtime:
+            self._require_same_config(config, defaults)
+            begun = self.environment()
+            if (before := begun.get("runtime", "tensorflow")) != runtime:
                 change = f"begun with --runtime={before} and continues with --runtime={runtime}"
                 print(f"note: this run was {change}, which rounds differently", flush=True)
+            if code := other_code(begun):
+                print(f"note: this run was begun by {code[0]}, and this is {code[1]}", flush=True)
             return
         with outputs.new_folder(self.path, "--run_dir") as folder:
             new = RunDir(folder)
@@ -162,10 +153,10 @@ class RunDir:
         """Return the contents of environment.json."""
         return outputs.read_json(self.environment_path)
 
-    def check(self, config: Mapping[str, Any]) -> None:
+    def check(self, config: Mapping[str, Any], defaults: Mapping[str, Any] = _NO_DEFAULTS) -> None:
         """Check the folder as `begin` does, without writing anything."""
         if os.path.isfile(self.config_path):
-            self._require_same_config(config)
+            self._require_same_config(config, defaults)
             if not self.is_complete:  # else a resumed run fails only later
                 self.metrics()
                 outputs.read_json(self.environment_path)
@@ -186,13 +177,15 @@ class RunDir:
             locks.lock(file, f"--run_dir={self.path}: another process is training this run")
             yield
 
-    def _require_same_config(self, config: Mapping[str, Any]) -> None:
-        saved = self.config()
-        if differing := settings.differing_keys(saved, json.loads(json.dumps(config))):
+    def _require_same_config(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+        saved, wanted = self.config(), json.loads(json.dumps(config))
+        if differing := differences(saved, wanted, defaults):
             kind = _kind_of(saved)
             if kind != _kind_of(config):
                 raise InputError(f"--run_dir={self.path} holds {kind}: name another folder.")
-            raise InputError(_another_configuration(self.path, differing))
+            has_environment = os.path.isfile(self.environment_path)
+            code = other_code(self.environment()) if has_environment else None
+            raise InputError(refusal(self.path, differing, code))
 
     def config(self) -> dict[str, Any]:
         """Return the run's configuration.
@@ -273,60 +266,3 @@ def _kind_of(config: Mapping[str, Any]) -> str:
     if kind in (None, "pretraining"):
         return "a pretraining run" if kind else "a converted model"
     return f"a fine-tuned {kind}"
-
-
-def _another_configuration(path: str, differing: list[str]) -> str:
-    """Return the error message for a run whose configuration differs in these keys."""
-    is_data = [line.startswith(_DATA_KEYS) for line in differing]
-    rest = [line for line, is_of_data in zip(differing, is_data, strict=True) if not is_of_data]
-    problems = ["the data has changed since the run began"] if any(is_data) else []
-    if rest:
-        more = f"; and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
-        problems.append(
-            "the configuration differs (the run's value != yours): "
-            f"{'; '.join(rest[:_SHOWN])}{more}"
-        )
-    remedy = "Name another folder" + (", or pass the run's values." if rest else ".")
-    if any(line.startswith("loop.steps:") for line in rest):
-        remedy += f" To train longer, begin a run with --init={path}."
-    return f"--run_dir={path} holds another run: {'; '.join(problems)}. {remedy}"
-
-
-def environment() -> dict[str, Any]:
-    """Return the Python, platform, cores, versions, commit and command of this process."""
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cores": os.cpu_count(),
-        "albert_tf": albert_tf.__version__,
-        "packages": {name: version_of(name) for name in PACKAGES},
-        "commit": _commit(),
-        "command": sys.argv,
-    }
-
-
-def version_of(package: str) -> str | None:
-    """Return the version of an installed package."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:  # e.g. TensorFlow for TPUs, a package of another name
-        return None
-
-
-def _commit() -> str | None:
-    """Return the commit of this code's checkout, with -dirty after it if a file has changed.
-
-    It is None for an installed package: the folder around it may be another project's checkout.
-    """
-    checkout = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
-    if not os.path.exists(os.path.join(checkout, ".git")):
-        return None
-    git = ("git", "-C", checkout, "--no-optional-locks")  # the user may be committing
-    command = (*git, "status", "--porcelain=2", "--branch", "--untracked-files=no")
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):  # no git, or not allowed to read the checkout
-        return None
-    head, *lines = result.stdout.splitlines()  # "# branch.oid COMMIT", ..., changed files
-    is_dirty = any(not line.startswith("#") for line in lines)
-    return head.split()[-1] + ("-dirty" if is_dirty else "")

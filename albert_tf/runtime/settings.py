@@ -18,13 +18,25 @@ import numpy as np
 from albert_tf.runtime.errors import ConfigError, shortened
 
 T = TypeVar("T")
-_ABSENT = "<absent>"
+ABSENT = "<absent>"  # the value of a missing key in `differing_keys`
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 def to_dict(tree: Any) -> dict[str, Any]:
     """Return the tree as nested dicts of JSON values; tuples and arrays become lists."""
     return _plain(dataclasses.asdict(tree))
+
+
+def defaults_of(tree: Any) -> dict[str, Any]:
+    """Return the defaults of the tree's fields as `to_dict` would, where there are any."""
+    defaults = {}
+    for field in dataclasses.fields(tree):
+        value = getattr(tree, field.name)
+        if dataclasses.is_dataclass(value):
+            defaults[field.name] = defaults_of(value)
+        elif field.default is not dataclasses.MISSING:
+            defaults[field.name] = _plain(field.default)
+    return defaults
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
@@ -220,6 +232,6 @@ def _differing(key: str, left: Any, right: Any) -> list[str]:
         line
         for name in sorted(left.keys() | right.keys())
         for line in _differing(
-            f"{key}.{name}" if key else name, left.get(name, _ABSENT), right.get(name, _ABSENT)
+            f"{key}.{name}" if key else name, left.get(name, ABSENT), right.get(name, ABSENT)
         )
     ]

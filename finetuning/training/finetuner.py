@@ -101,8 +101,9 @@ class Finetuner:
         metric = self._deciding_metric(config)
         if config.training.calibrate:
             calibration.require_probabilities(self.dataset.kind, self._calibrating()[1])
-        run_config = self._config_of(config, run, source)
-        run.check(run_config)
+        run_config, defaults = self._config_of(config, run, source), settings.defaults_of(config)
+        defaults["reading"] = settings.defaults_of(self.source.reading)
+        run.check(run_config, defaults)
         self._require_same_vocabulary(run)
         if _is_complete(run, self.dataset.kind):
             return
@@ -116,8 +117,7 @@ class Finetuner:
         kind.check_training(config, train, self.strategy.num_replicas_in_sync)
         task = kind.with_counts(config.task, train)
         config = dataclasses.replace(config, task=task)
-        counted = settings.to_dict(task)
-        run_config["task"] |= {key: counted[key] for key in kind.counted}
+        run_config["task"] |= {key: settings.to_dict(task)[key] for key in kind.counted}
         plan = Plan.of(config.training, len(train))
         loss = source.loss(config.task) if source.loss else None
         with devices.precision_policy(config.training.precision):
@@ -129,7 +129,7 @@ class Finetuner:
             return
         if is_chief:
             plots.require_plotting()  # the last check
-            run.begin(run_config, self.tokenizer, self.runtime)
+            run.begin(run_config, self.tokenizer, self.runtime, defaults)
         with run.locked() if is_chief else contextlib.nullcontext(), writing(run.path):
             if _is_complete(run, self.dataset.kind):  # by another process, since the first check
                 return
@@ -178,7 +178,7 @@ class Finetuner:
             stored, keys = run.section("task"), [*FINETUNING[self.dataset.kind].counted]
             keys += [_thresholds(self.dataset).key] if self.held_out else []
             keys += ["logit_temperature"] if config.training.calibrate else []
-            values["task"] |= {key: stored.get(key) for key in keys}
+            values["task"] |= {key: stored[key] for key in keys if key in stored}
         return values
 
     def _announce(self, config: FinetuneConfig, count: int, plan: Plan) -> None:

@@ -51,8 +51,8 @@ class StartingPoint:
 
     @property
     def origin(self) -> str:
-        """The starting point as the run's config.json has it."""
-        return pretrained.RANDOM * self.is_random + os.path.abspath(self.path)
+        """The starting point as the run's config.json has it, with an included model's name."""
+        return pretrained.RANDOM * self.is_random + pretrained.shown(os.path.abspath(self.path))
 
     @property
     def fingerprint(self) -> str:

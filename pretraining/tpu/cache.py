@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from albert_tf.runtime import programs, settings
+from albert_tf.runtime.environment import version_of
 from albert_tf.runtime.files import outputs, paths
-from albert_tf.runtime.run_dir import version_of
 from pretraining.pjrt.compiled import CompiledSize
 from pretraining.tpu.step import Step
 

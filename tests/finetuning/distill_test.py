@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.runtime import settings
+from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
@@ -392,6 +392,25 @@ def test_a_control_that_cannot_begin_is_known_first(
     with pytest.raises(InputError, match="must not be random weights"):
         distill.main(options)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_control_begins_where_the_teacher_did_in_this_installation(
+    tuned: pathlib.Path, fruit: str, start: str, tmp_path: pathlib.Path, monkeypatch, capsys
+):
+    """The teacher recorded the name of an included model."""
+    monkeypatch.setattr(pretrained, "FOLDER", str(tmp_path / "pretrained"))
+    shutil.copytree(start, tmp_path / "pretrained" / "included")
+    moved = tmp_path / "teacher"
+    shutil.copytree(tuned / "seed-0", moved)
+    config = json.loads((moved / "config.json").read_text())
+    (moved / "config.json").write_text(json.dumps(config | {"init": "included"}))
+    out = str(tmp_path / "out")
+    distill.main(
+        DistillOptions(
+            str(moved), "text_classification", out, fruit, student_layers=1, dry_run=True
+        )
+    )
+    assert '"init": "included"' in capsys.readouterr().out
 
 
 def test_the_control_has_the_grades_of_its_data(tmp_path: pathlib.Path):

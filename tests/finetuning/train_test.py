@@ -17,6 +17,7 @@ import tf_keras
 
 from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.models.encoder import load_encoder
+from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
@@ -247,8 +248,26 @@ def test_a_finished_run_from_weights_that_have_changed_is_refused(
     tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoints" / "ckpt"))
     changed = config | {"init_weights": weights_fingerprint(str(tmp_path))}
     outputs.write_json(run.config_path, changed)
-    with pytest.raises(InputError, match=f"init_weights: .*{config['init_weights']}"):
+    with pytest.raises(InputError, match="the weights of --init have changed since the run began"):
         main(options)
+
+
+def test_the_same_weights_elsewhere_are_the_same_run(
+    tuned: pathlib.Path, fruit: str, start: str, tmp_path: pathlib.Path, capsys
+):
+    """As after a move of both folders."""
+    run, moved = tmp_path / "run", tmp_path / "start"
+    shutil.copytree(tuned / "seed-0", run)
+    shutil.copytree(start, moved)
+    main(FinetuneOptions("text_classification", str(run), fruit, init=str(moved), set=QUICK))
+    assert "already complete" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("random", ["", "random:"])
+def test_an_included_model_is_recorded_by_its_name(random: str):
+    """Its path is that of an installation."""
+    for path in (name := "albert-mini-en", os.path.join(pretrained.FOLDER, name)):
+        assert StartingPoint.of(random + path, None, None).origin == random + name
 
 
 def test_a_run_with_another_vocabulary_is_refused(

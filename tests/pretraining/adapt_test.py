@@ -8,11 +8,14 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 from albert_tf.models.encoder import load_encoder
+from albert_tf.models.pretrainer import load_pretrainer
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.files import outputs
@@ -179,6 +182,21 @@ def test_a_rerun_with_other_options_is_refused_at_once(options: AdaptOptions, fa
         adapt.main(changed, fake)
     assert sorted(os.listdir(options.output)) == folders and len(fake.trained) == 1
     adapt.main(dataclasses.replace(options, device="auto"), fake)
+
+
+def test_a_retrained_init_is_refused_at_once(
+    options: AdaptOptions, fake: Commands, tmp_path: pathlib.Path
+):
+    model = tmp_path / "base"
+    shutil.copytree(options.init, model)
+    options = dataclasses.replace(options, init=str(model))
+    adapt.main(options, fake)
+    pretrainer = load_pretrainer(str(model))
+    pretrainer.mlm_head.bias.assign_add([1.0] * pretrainer.encoder.config.vocab_size)
+    tf.train.Checkpoint(model=pretrainer).save(str(model / "checkpoints" / "ckpt"))
+    with pytest.raises(InputError, match="--init=.*base, whose weights have changed. Pass"):
+        adapt.main(options, fake)
+    assert len(fake.evaluated) == 2 and len(fake.trained) == 1
 
 
 def test_a_mistake_found_by_the_first_command_can_be_corrected(

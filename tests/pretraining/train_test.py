@@ -20,10 +20,12 @@ from tensorflow.python.eager import context
 
 from albert_tf.convert import __main__ as convert
 from albert_tf.export import __main__ as export
+from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.models.encoder import load_encoder
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import ConfigError, InputError, MachineError
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.extension import add_pieces, distinct_scores
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
@@ -388,6 +390,27 @@ def test_a_run_that_has_not_ended_is_begun_from_only_if_asked(
     (tmp_path / "begun" / "saved_model.pb").touch()
     with pytest.raises(InputError, match="is an export and has no pretraining heads"):
         train.main(given)
+
+
+def test_a_retrained_init_is_noticed_and_a_deleted_one_not_needed(
+    finished: RunDir, tiny_records: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+):
+    base, run = tmp_path / "base", RunDir(str(tmp_path / "run"))
+    for copy in (str(base), run.path):
+        shutil.copytree(finished.path, copy)
+    known = {"init": str(base), "init_weights": weights_fingerprint(finished.path)}
+    outputs.write_json(run.config_path, run.config() | known)
+    given = options(tiny_records, tmp_path / "run", "loop.steps=60")
+    os.rename(base, tmp_path / "moved")
+    for init in (base, tmp_path / "moved"):
+        train.main(dataclasses.replace(given, init=str(init)))
+        assert "is already complete" in capsys.readouterr().out
+    os.rename(tmp_path / "moved", base)
+    model = load_pretrainer(str(base))
+    model.mlm_head.bias.assign_add(np.ones(model.encoder.config.vocab_size, np.float32))
+    tf.train.Checkpoint(model=model).save(str(base / "checkpoints" / "ckpt"))
+    with pytest.raises(InputError, match="the weights of --init have changed since the run began"):
+        train.main(dataclasses.replace(given, init=str(base)))
 
 
 @pytest.mark.slow

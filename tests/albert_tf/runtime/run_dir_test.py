@@ -8,8 +8,9 @@ import re
 
 import pytest
 
+from albert_tf.runtime.environment import environment
 from albert_tf.runtime.errors import InputError, InputNotFoundError, MachineError
-from albert_tf.runtime.run_dir import RunDir, environment
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG = {"model": {"num_layers": 3, "names": ("a", "b")}, "task": {"kind": "x"}, "seed": 0}
@@ -91,6 +92,16 @@ def test_another_configuration_is_refused_by_key(run, tokenizer):
             " holds another run: the data has changed since the run began. Name another folder.",
         ),
         (
+            {"init_weights": "0f"},
+            " holds another run: the weights of --init have changed since the run began. Name "
+            "another folder.",
+        ),
+        (
+            {"init": "b", "init_weights": "0f"},
+            " holds another run: the configuration differs (the run's value != yours): "
+            "init: 'a' != 'b'. Name another folder, or pass the run's values.",
+        ),
+        (
             {"loop": {"steps": 20}},
             " holds another run: the configuration differs (the run's value != yours): "
             "loop.steps: 10 != 20. Name another folder, or pass the run's values. To train longer, "
@@ -100,11 +111,90 @@ def test_another_configuration_is_refused_by_key(run, tokenizer):
 )
 def test_the_reason_of_a_refusal(tmp_path, tokenizer, changes, message):
     run = RunDir(str(tmp_path / "run"))
-    begun = CONFIG | {"data": "ff", "loop": {"steps": 10}}
+    begun = CONFIG | {"data": "ff", "loop": {"steps": 10}, "init": "a", "init_weights": "ff"}
     run.begin(begun, tokenizer)
     with pytest.raises(InputError) as error:
         run.check(begun | changes)
     assert str(error.value) == f"--run_dir={run.path}{message.format(path=run.path)}"
+
+
+def begun_by_other_code(run: RunDir, **changes: str | None) -> None:
+    now = run.environment() | {"commit": "ff", "albert_tf": "0.1"} | changes
+    with open(run.environment_path, "w") as file:
+        json.dump(now, file)
+
+
+def test_a_run_that_other_code_continues_says_so(run, tokenizer, capsys):
+    for changes, origin in (
+        ({}, "note: this run was begun by commit ff, and this is "),
+        ({"commit": None}, "note: this run was begun by albert_tf 0.1, and this is "),
+        ({"commit": None, "albert_tf": None}, ""),  # unknown
+    ):
+        begun_by_other_code(run, **changes)
+        run.begin(CONFIG, tokenizer)
+        printed = capsys.readouterr().out
+        assert printed.startswith(origin) and bool(printed) is bool(origin)
+
+
+def test_a_refusal_names_the_code_that_began_the_run(run):
+    begun_by_other_code(run)
+    for changes, remedy in (
+        ({"data": "0f"}, "or name another folder."),  # absent in the run: no value to pass
+        ({"seed": 1}, "name another folder, or pass the run's values."),
+    ):
+        with pytest.raises(InputError) as error:
+            run.check(CONFIG | changes)
+        assert "It was begun by commit ff, and this is " in str(error.value)
+        assert f"Continue it with the code that began it, {remedy}" in str(error.value)
+
+
+def test_a_key_that_the_run_lacks_has_its_default(run):
+    now = CONFIG | {"masking": {"rate": 0.1}, "model": CONFIG["model"] | {"norm": "post"}}
+    defaults = {"masking": {"rate": 0.1}, "model": {"norm": "post", "num_layers": 9}, "seed": 9}
+    run.check(now, defaults)
+    with pytest.raises(InputError, match=r"masking\.rate: 0\.1 != 0\.2\. Name.*the run's values"):
+        run.check(now | {"masking": {"rate": 0.2}}, defaults)
+    with pytest.raises(InputError, match=r"'<absent>' != .*\. Name another folder\.$"):
+        run.check(now)
+
+
+def test_another_mixture_is_no_change_of_the_data(tmp_path, tokenizer):
+    def mixture(*parts: tuple[str, float]) -> dict[str, object]:
+        records = [{"corpus": corpus, "weight": weight} for corpus, weight in parts]
+        return CONFIG | {"records": records, "records_sketches": [name for name, _ in parts]}
+
+    run = RunDir(str(tmp_path / "run"))
+    run.begin(mixture(("a", 3.0), ("b", 1.0)), tokenizer)
+    both = "the data has changed since the run began; the configuration differs (the run's value "
+    for other, problem in (
+        (mixture(("a", 1.0), ("b", 1.0)), "!= yours): records.0.weight: 3.0 != 1.0. Name"),
+        (mixture(("a", 3.0)), "!= yours): records: 2 folders != 1 folder. Name"),
+        (mixture(("a", 3.0), ("c", 1.0)), "the data has changed since the run began. Name"),
+        (mixture(("a", 3.0), ("c", 2.0)), f"{both}!= yours): records.1.weight: 1.0 != 2.0. Name"),
+    ):
+        with pytest.raises(InputError) as error:
+            run.check(other)
+        assert problem in str(error.value)
+        assert ("data has changed" in str(error.value)) is ("data has changed" in problem)
+
+
+def test_initial_weights_may_move_but_not_change(tmp_path, tokenizer):
+    """`init` says where weights are, `init_weights` which; it is empty for random ones."""
+    known = CONFIG | {"init": "a", "init_weights": "ff"}
+    random = CONFIG | {"init": "random:a", "init_weights": ""}
+    unknown = CONFIG | {"init": "a"}
+    for number, (begun, same, other) in enumerate(
+        (
+            (known, {"init": "b"}, {"init_weights": "0f"}),
+            (random, {}, {"init": "random:b"}),
+            (unknown, {"init_weights": "ff"}, {"init": "b", "init_weights": "ff"}),
+        )
+    ):
+        run = RunDir(str(tmp_path / str(number)))
+        run.begin(begun, tokenizer)
+        run.check(begun | same)
+        with pytest.raises(InputError, match="init"):
+            run.check(begun | other)
 
 
 def test_a_refusal_lists_some_keys_only(run):

@@ -155,6 +155,12 @@ def test_a_plain_dict_is_kept():
     assert settings.from_dict(Required, settings.to_dict(tree)) == tree
 
 
+def test_defaults_are_those_of_the_classes():
+    tree = Outer(inner=Inner(layers=3, names=("a",)), on=True)
+    assert settings.defaults_of(tree) == settings.to_dict(Outer())
+    assert "name" not in settings.defaults_of(Required("x", {}))
+
+
 def test_differing_keys():
     left, right = Outer(), Outer(inner=Inner(layers=3, names=("a",)), on=True)
     assert settings.differing_keys(left, left) == []
