@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.arguments import is_index
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.tasks.features import TextFeatures, pack, split_windows
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
@@ -24,7 +25,8 @@ def featurize_choices(
     target `label` [N] exists if every example has a label.
 
     Raises:
-      InputError: a question has fewer than two options, or a string instead of a list of them.
+      InputError: a question has fewer than two options, or a string instead of a list of them; or
+        its label is not the index of an option.
     """
     for row, example in enumerate(examples):
         options = example.options
@@ -32,6 +34,11 @@ def featurize_choices(
             raise InputError(
                 f"Every question must have a list of at least 2 options. Received in example {row} "
                 f"({example.question!r}): {options if isinstance(options, str) else len(options)}."
+            )
+        if example.label is not None and not is_index(example.label, len(options)):
+            raise InputError(
+                f"`label` of example {row} must be the index of an option, an integer in [0, "
+                f"{len(options)}). Received: {shortened(example.label)}."
             )
     texts = list(dict.fromkeys(example.context for example in examples))
     contexts = dict(zip(texts, tokenizer.encode_batch(texts), strict=True))

@@ -101,6 +101,16 @@ def test_a_question_without_a_choice_is_refused(small_tokenizer, options):
         featurize_choices(examples, small_tokenizer, TASK)
 
 
+@pytest.mark.parametrize(
+    ("label", "received"), [("A", "'A'"), (2, "2"), (-1, "-1"), (0.5, "0.5"), (True, "True")]
+)
+def test_a_label_that_is_no_option_is_refused(small_tokenizer, label, received):
+    examples = [EXAMPLES[0], ChoiceExample("Why?", CONTEXT, ("a", "b"), label)]
+    message = rf"`label` of example 1 must be .* integer in \[0, 2\). Received: {received}\."
+    with pytest.raises(InputError, match=message):
+        featurize_choices(examples, small_tokenizer, TASK)
+
+
 MIXED = [  # of 3, 2 and 5 options; the last one has no context
     EXAMPLES[0],
     ChoiceExample("Why?", CONTEXT, ("So.", "It is an object."), 1),
