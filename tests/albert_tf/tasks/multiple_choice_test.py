@@ -92,13 +92,21 @@ def test_questions_whose_context_or_answer_is_cut_are_counted(
     assert features.notes() == ([note] if cut else [])
 
 
-@pytest.mark.parametrize("options", [(), ("a",), "yes"])
+@pytest.mark.parametrize("options", [(), ("a",), "yes", None, 5])
 def test_a_question_without_a_choice_is_refused(small_tokenizer, options):
     examples = [EXAMPLES[0], ChoiceExample("Why?", CONTEXT, options)]
-    received = options if isinstance(options, str) else len(options)
+    received = len(options) if isinstance(options, tuple) else options
     message = rf"at least 2 options.*example 1 \('Why\?'\): {received}"
     with pytest.raises(InputError, match=message):
         featurize_choices(examples, small_tokenizer, TASK)
+    assert examples[1].texts[:2] == ("Why?", CONTEXT)
+
+
+def test_options_of_a_generator_are_refused(small_tokenizer):
+    example = ChoiceExample("Why?", CONTEXT, (text for text in "ab"))
+    assert example.texts == ("Why?", CONTEXT)
+    with pytest.raises(InputError, match="at least 2 options.* <generator"):
+        featurize_choices([example], small_tokenizer, TASK)
 
 
 @pytest.mark.parametrize(
