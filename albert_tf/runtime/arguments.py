@@ -1,4 +1,4 @@
-"""Checks of lists that callers of the library pass."""
+"""Checks of arguments that callers of the library pass."""
 
 import numbers
 from collections.abc import Mapping
@@ -40,10 +40,18 @@ def positive(name: str, value: Any) -> int:
     Raises:
       InputError: `value` is another one; the message has the argument's `name`.
     """
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not is_integer or value < 1:
+    if not _is_integer(value) or value < 1:
         raise InputError(f"`{name}` must be a positive integer. Received: {_short(value)}.")
     return int(value)
+
+
+def is_index(value: Any, count: int) -> bool:
+    """Return True for an integer of Python or NumPy in [0, count)."""
+    return _is_integer(value) and 0 <= value < count
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _can_be_iterated(value: Any) -> bool:

@@ -54,7 +54,7 @@ class TextExample(Example):
       first: the text, or the first one of a pair.
       second: the second text of a pair.
       label: the index of the label; for a regression the score; for a multi-label classifier the
-        sorted indices of the labels, which may be none; for an embedding the score of a pair, or a
+        indices of the labels, which may be none; for an embedding the score of a pair, or a
         teacher's vector of a text. None if unknown.
       id: the dataset's name for it.
     """

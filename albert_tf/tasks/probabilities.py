@@ -8,15 +8,17 @@ import numpy as np
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Return the softmax over the last axis."""
     exact = np.asarray(logits, np.float64)
-    powers = np.exp(exact - exact.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    with np.errstate(under="ignore"):
+        powers = np.exp(exact - exact.max(axis=-1, keepdims=True))
+        return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
     """Return 1 / (1 + exp(-x)), without overflow."""
     exact = np.asarray(logits, np.float64)
-    small = np.exp(-np.abs(exact))  # at most 1
-    return np.where(exact < 0, small, 1) / (1 + small)
+    with np.errstate(under="ignore"):
+        small = np.exp(-np.abs(exact))  # at most 1
+        return np.where(exact < 0, small, 1) / (1 + small)
 
 
 def logit(probabilities: np.ndarray) -> np.ndarray:

@@ -131,12 +131,14 @@ def in_batches(
     require_unforked()
     shows = len(texts) > MANY if show_progress is None else show_progress
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-    parts = []
+    results: Any = None
     with Progress("texts", len(texts)) if shows else contextlib.nullcontext() as progress:
         for begin in range(0, len(texts), batch_size):
-            batch = [texts[row] for row in order[begin : begin + batch_size]]
-            parts.append(compute(batch))
+            rows = order[begin : begin + batch_size]
+            part = compute([texts[row] for row in rows])
+            if results is None:  # one array of all: parts would take the memory twice
+                results = np.empty([len(texts), *part.shape[1:]], part.dtype)
+            results[rows] = part
             if progress:
-                progress.advance(len(batch))
-    results: np.ndarray = np.concatenate(parts)
-    return results[np.argsort(order)]
+                progress.advance(len(rows))
+    return results

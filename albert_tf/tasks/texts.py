@@ -30,8 +30,6 @@ class TextSettings(TaskSettings):
         maximum of their probabilities or scores.
     """
 
-    LABEL_DTYPE: ClassVar[type[np.generic]] = np.float32
-
     seq_length: Annotated[int, at_least(5, "for a pair with its special pieces"), MOST_PIECES] = 128
     pair: bool = False
     dropout: Annotated[float, between("[0, 1)")] = 0.1
@@ -45,6 +43,10 @@ class TextSettings(TaskSettings):
                 f"Received: {self.long_texts}."
             )
 
+    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+        """Return the labels of N examples, which must be known, as a target, float32 [N]."""
+        return np.array([example.label for example in examples], np.float32)
+
 
 TextSettingsT = TypeVar("TextSettingsT", bound=TextSettings)
 
@@ -54,10 +56,11 @@ def featurize_texts(
 ) -> TextFeatures:
     """Build the features of texts or pairs, or of the windows of long texts.
 
-    The target `label` [N] exists if every example has a label.
+    The target `label`, `task.targets` of the examples, exists if every example has a label.
 
     Raises:
-      InputError: an example is a pair and the task takes single texts, or the reverse.
+      InputError: an example is a pair and the task takes single texts, or the reverse; or a label
+        is none of the task's.
     """
     for number, example in enumerate(examples):
         if (example.second is not None) != task.pair:
@@ -65,6 +68,8 @@ def featurize_texts(
                 f"The task takes {'pairs of texts' if task.pair else 'single texts'}. Example "
                 f"{number} has {'one text' if task.pair else 'two'}: {example.first[:80]!r}."
             )
+    is_known = all(example.label is not None for example in examples)
+    targets = {"label": task.targets(examples)} if is_known else {}
     first = tokenizer.encode_batch([example.first for example in examples])
     second = None
     if task.pair:
@@ -73,12 +78,8 @@ def featurize_texts(
     if task.long_texts != "cut":
         first, row = split_windows(first, task.seq_length - 2)
     sequences = pack(first, second, task.seq_length, tokenizer.special)
-    features = TextFeatures(sequences, task.seq_length, example=row)
-    labels = [example.label for example in examples]
-    if any(label is None for label in labels):
-        return features
-    label = np.array(labels, task.LABEL_DTYPE)[row]
-    return dataclasses.replace(features, targets={"label": label})
+    targets = {name: values[row] for name, values in targets.items()}
+    return TextFeatures(sequences, task.seq_length, targets, example=row)
 
 
 class TextKind(Kind[TextSettingsT]):
@@ -92,7 +93,7 @@ class TextKind(Kind[TextSettingsT]):
     def featurize(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: TextSettingsT
     ) -> TextFeatures:
-        """Return the features of texts or pairs; the target `label` is `task.LABEL_DTYPE` [N]."""
+        """Return the features of texts or pairs; see `featurize_texts`."""
         return featurize_texts(examples, tokenizer, task)
 
 

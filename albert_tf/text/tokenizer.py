@@ -109,7 +109,13 @@ class Tokenizer:
         return self.vocabulary.decode(plain)
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of one text as strings; an unknown piece is returned as its text."""
+        """Return the pieces of one text as strings; an unknown piece is returned as its text.
+
+        Raises:
+          InputError: `text` is not a string.
+        """
+        if not isinstance(text, str):
+            raise InputError(f"`text` must be a string. Received: {shortened(text)}.")
         return self.vocabulary.cut(text, self.normalization)
 
     def unknown_characters(self, texts: Sequence[str]) -> Counter[str]:

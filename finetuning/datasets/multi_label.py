@@ -8,7 +8,7 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label.model import MultiLabelSettings, label_indices
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from finetuning.datasets.dataset import (
     LABELS_SHOWN,
     Data,
@@ -104,9 +104,7 @@ class MultiLabel(Dataset[MultiLabelSettings]):
         for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
         note_similar(task.labels)
-        indices = {
-            i for examples in dev.values() for example in examples for i in label_indices(example)
-        }
+        indices = {i for examples in dev.values() for example in examples for i in example.label}
         note_absent([name for i, name in enumerate(task.labels) if i not in indices], source)
         return Data(task, train, dev)
 
@@ -232,7 +230,7 @@ def _examples(rows: Rows, task: MultiLabelSettings) -> list[TextExample]:
 
 
 def _balance(examples: Sequence[TextExample], labels: Sequence[str]) -> str:
-    counts = collections.Counter(i for example in examples for i in label_indices(example))
+    counts = collections.Counter(i for example in examples for i in example.label)
     total = len(examples)
     shares = [f"{name} {counts[i]:,} ({counts[i] / total:.1%})" for i, name in enumerate(labels)]
     without = sum(not example.label for example in examples)

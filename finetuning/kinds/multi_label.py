@@ -12,7 +12,7 @@ from albert_tf.runtime.bounds import between
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label.model import MultiLabelSettings, indicators, label_indices
+from albert_tf.tasks.multi_label.model import MultiLabelSettings, indicators
 from albert_tf.tasks.probabilities import logit
 from finetuning.datasets import selection
 from finetuning.datasets.dataset import Data, Prediction
@@ -136,7 +136,7 @@ class MultiLabel(TextKind[MultiLabelSettings]):
     ) -> dict[str, float]:
         """Return the scores, whose means over labels leave out those without a text by chance."""
         present, drawn = (
-            len(set(itertools.chain.from_iterable(map(label_indices, each))))
+            len(set(itertools.chain.from_iterable(example.label for example in each)))
             for each in (examples, resample)
         )
         means = ("macro_f1", "average_precision")
@@ -200,7 +200,7 @@ def _compared(
     task: MultiLabelSettings, prediction: Prediction, example: TextExample
 ) -> mistakes.Row:
     """Return the row of two label sets, ranked by the largest error of a probability."""
-    right = {task.labels[i] for i in label_indices(example)}
+    right = {task.labels[i] for i in example.label}
     given = set(prediction["labels"])
     errors = [abs(prediction["probabilities"][name] - (name in right)) for name in right ^ given]
 

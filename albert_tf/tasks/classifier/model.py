@@ -1,7 +1,7 @@
 """Sequence classification: a label for a text or a pair of texts."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -9,8 +9,10 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
+from albert_tf.runtime.arguments import is_index
 from albert_tf.runtime.bounds import POSITIVE, one_of
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError, InputError, shortened
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kind import POOLINGS
 from albert_tf.tasks.task_model import TaskModel, TemperedLoss, head_dense
 from albert_tf.tasks.task_settings import require_labels
@@ -36,7 +38,6 @@ class ClassifierSettings(TextSettings):
       contrast_temperature: what cosines are divided by in the loss `contrastive`.
     """
 
-    LABEL_DTYPE = np.int32
     HEAD = ("labels",)
     FROM_DATA = ("labels", "pair", "logit_temperature")
 
@@ -71,6 +72,20 @@ class ClassifierSettings(TextSettings):
     def is_contrastive(self) -> bool:
         """True if vectors are trained by contrast, and the head is a logistic regression."""
         return self.loss == "contrastive"
+
+    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+        """Return the indices of the labels of N examples, int32 [N].
+
+        Raises:
+          InputError: a label is not an integer in [0, number of labels).
+        """
+        for number, example in enumerate(examples):
+            if not is_index(example.label, len(self.labels)):
+                raise InputError(
+                    f"`label` of example {number} must be the index of a label, an integer in [0, "
+                    f"{len(self.labels)}). Received: {shortened(example.label)}."
+                )
+        return np.array([example.label for example in examples], np.int32)
 
     def head(self) -> tuple:
         """Return what a trained head depends on."""

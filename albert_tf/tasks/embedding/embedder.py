@@ -93,6 +93,7 @@ class Embedder(Reloadable):
         sentences: str | Iterable[str],
         *,
         prompt_name: str | None = None,
+        prompt: str | None = None,
         normalize_embeddings: bool = True,
         **options: Any,
     ) -> np.ndarray:
@@ -100,8 +101,9 @@ class Embedder(Reloadable):
 
         `options` are those of a call, or of sentence-transformers with a value that changes
         nothing here, such as `convert_to_numpy=True`. `prompt_name` is `query` or `document`, for
-        the prompts of the run. The vectors have length 1 with either value of
-        `normalize_embeddings`, as with a model whose last module normalizes.
+        the prompts of the run; a `prompt` other than None replaces it, and "" is none. The vectors
+        have length 1 with either value of `normalize_embeddings`, as with a model whose last module
+        normalizes.
 
         Raises:
           InputError: as a call; or an option has another value.
@@ -113,25 +115,29 @@ class Embedder(Reloadable):
                     f"`{name}` must be {_THEIRS[name]!r}: an embedder returns NumPy arrays of "
                     f"float32, a vector for each text. Received: {value!r}. Leave it out."
                 )
-        if prompt_name is not None:
+        if prompt is None and prompt_name is not None:
             prompts = {"query": self.task.query_prompt, "document": self.task.passage_prompt}
             if prompt_name not in prompts:
                 raise InputError(
                     "`prompt_name` must be query or document. Received: "
                     f"{prompt_name!r}. Pass the text as `prompt`."
                 )
-            options = {"prompt": prompts[prompt_name]} | options
+            prompt = prompts[prompt_name]
         if isinstance(sentences, str):
-            return self([sentences], **options)[0]
-        return self(sentences, **options)
+            return self([sentences], prompt=prompt, **options)[0]
+        return self(sentences, prompt=prompt, **options)
 
-    def encode_query(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Do the same as `encode`, with the prompt of queries."""
-        return self.encode(sentences, **{"prompt": self.task.query_prompt} | options)
+    def encode_query(
+        self, sentences: str | Iterable[str], *, prompt_name: str | None = None, **options: Any
+    ) -> np.ndarray:
+        """Do the same as `encode`, by default with the prompt of queries."""
+        return self.encode(sentences, prompt_name=prompt_name or "query", **options)
 
-    def encode_document(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Do the same as `encode`, with the prompt of passages."""
-        return self.encode(sentences, **{"prompt": self.task.passage_prompt} | options)
+    def encode_document(
+        self, sentences: str | Iterable[str], *, prompt_name: str | None = None, **options: Any
+    ) -> np.ndarray:
+        """Do the same as `encode`, by default with the prompt of passages."""
+        return self.encode(sentences, prompt_name=prompt_name or "document", **options)
 
     def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:
         """Return the vectors of passages as lists, as LangChain's interface has it."""

@@ -1,6 +1,5 @@
 """The kind `multi_label`."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,13 +14,11 @@ from albert_tf.tasks.multi_label.model import (
     MultiLabelClassifier,
     MultiLabelSettings,
     chosen_labels,
-    indicators,
 )
 from albert_tf.tasks.multi_label.module import MultiLabelModule
 from albert_tf.tasks.probabilities import logit, sigmoid
 from albert_tf.tasks.texts import TextKind
 from albert_tf.tasks.transformers_head import MOST_LABELS, TransformersHead
-from albert_tf.text.tokenizer import Tokenizer
 
 
 class MultiLabel(TextKind[MultiLabelSettings]):
@@ -38,21 +35,6 @@ class MultiLabel(TextKind[MultiLabelSettings]):
         per_label=("thresholds",),
         open_settings=TextKind.open_settings,
     )
-
-    def featurize(
-        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: MultiLabelSettings
-    ) -> TextFeatures:
-        """Return the features of texts or pairs.
-
-        The target `label`, float32 [N, number of labels] of 0 and 1, exists if the labels of every
-        example are known.
-        """
-        texts = [TextExample(example.first, example.second) for example in examples]
-        features = super().featurize(texts, tokenizer, task)
-        if any(example.label is None for example in examples):
-            return features
-        label: np.ndarray = indicators(examples, len(task.labels)).astype(np.float32)
-        return dataclasses.replace(features, targets={"label": label[features.example]})
 
     def decode(
         self,

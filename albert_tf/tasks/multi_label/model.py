@@ -9,8 +9,9 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
+from albert_tf.runtime.arguments import is_index
 from albert_tf.runtime.bounds import POSITIVE
-from albert_tf.runtime.errors import ConfigError, shortened
+from albert_tf.runtime.errors import ConfigError, InputError, shortened
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.task_settings import require_labels
@@ -49,6 +50,10 @@ class MultiLabelSettings(TextSettings):
                 f"{len(self.labels)} labels. Received: {shortened(self.thresholds)}."
             )
 
+    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+        """Return which labels N examples have, float32 [N, number of labels] of 0 and 1."""
+        return indicators(examples, len(self.labels)).astype(np.float32)
+
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class MultiLabelClassifier(TaskModel):
@@ -78,17 +83,23 @@ class MultiLabelClassifier(TaskModel):
 
 
 def indicators(examples: Sequence[TextExample], num_labels: int) -> np.ndarray:
-    """Return which labels each example has, bool [N, number of labels]."""
+    """Return which labels each example has, bool [N, number of labels].
+
+    Raises:
+      InputError: the label of an example is no list of integers in [0, number of labels).
+    """
     has_label: np.ndarray = np.zeros([len(examples), num_labels], bool)
-    for row, example in enumerate(examples):
-        has_label[row, list(label_indices(example))] = True
+    for number, example in enumerate(examples):
+        label = example.label
+        is_list = np.iterable(label)
+        wrong = [i for i in label if not is_index(i, num_labels)] if is_list else [label]
+        if wrong:
+            raise InputError(
+                f"`label` of example {number} must be a list of indices of labels, integers in "
+                f"[0, {num_labels}). Received: {shortened(wrong[0])}."
+            )
+        has_label[number, list(label)] = True
     return has_label
-
-
-def label_indices(example: TextExample) -> tuple[int, ...]:
-    """Return the indices of an example's labels, which must be known."""
-    assert isinstance(example.label, tuple), "the example is of another kind of task"
-    return example.label
 
 
 def chosen_labels(probabilities: np.ndarray, task: MultiLabelSettings) -> list[str]:

@@ -1,6 +1,7 @@
 """Examples of questions with options."""
 
 import dataclasses
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from albert_tf.tasks.examples import Example
@@ -25,14 +26,15 @@ class ChoiceExample(Example):
 
     question: str
     context: str
-    options: tuple[str, ...]
+    options: Sequence[str]
     label: int | None = None
     id: Any = dataclasses.field(default="", compare=False, kw_only=True)
 
     @property
     def named_texts(self) -> tuple[tuple[str, str], ...]:
-        """The question, the context and the options."""
-        options = tuple(("options", option) for option in self.options)
+        """The question, the context and the options, if they are a list."""
+        listed = self.options if isinstance(self.options, Collection) else ()
+        options = tuple(("options", option) for option in listed)
         return ("question", self.question), ("context", self.context), *options
 
     @property

@@ -2,11 +2,12 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.arguments import is_index
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.tasks.features import TextFeatures, pack, split_windows
 from albert_tf.tasks.multiple_choice.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
@@ -24,14 +25,21 @@ def featurize_choices(
     target `label` [N] exists if every example has a label.
 
     Raises:
-      InputError: a question has fewer than two options, or a string instead of a list of them.
+      InputError: a question has fewer than two options, or something else than a list of them; or
+        its label is not the index of an option.
     """
     for row, example in enumerate(examples):
         options = example.options
-        if isinstance(options, str) or len(options) < 2:
+        is_list = isinstance(options, Collection) and not isinstance(options, str)
+        if not is_list or len(options) < 2:
             raise InputError(
                 f"Every question must have a list of at least 2 options. Received in example {row} "
-                f"({example.question!r}): {options if isinstance(options, str) else len(options)}."
+                f"({example.question!r}): {len(options) if is_list else options}."
+            )
+        if example.label is not None and not is_index(example.label, len(options)):
+            raise InputError(
+                f"`label` of example {row} must be the index of an option, an integer in [0, "
+                f"{len(options)}). Received: {shortened(example.label)}."
             )
     texts = list(dict.fromkeys(example.context for example in examples))
     contexts = dict(zip(texts, tokenizer.encode_batch(texts), strict=True))

@@ -22,6 +22,7 @@ from albert_tf.text.tokenizer import WORD_MARK, Tokenizer, load_tokenizer
 
 MASK = "[MASK]"
 _MAX_CELLS = 2**22  # of an output [B, M, K], which are about 40 bytes each in all outputs
+_MAX_TEXTS = 1024  # that are handed to the graph together in Python
 _CHUNK = 2048  # positions at once: each may be a mask with a logit for every piece
 
 
@@ -184,33 +185,43 @@ class FillMask(Reloadable):
         self._model, self._tokenizer, self._top_k = model, tokenizer, top_k
         self._module = FillMaskModule(model, tokenizer, top_k)
 
-    def __call__(self, texts: Iterable[str]) -> list[list[list[tuple[str, float]]]]:
+    def __call__(self, texts: Iterable[str | bytes]) -> list[list[list[tuple[str, float]]]]:
         """Return, for each text and each [MASK] in it, pieces with probabilities, best first.
 
         A piece that begins with U+2581 begins a word. Of a text that is too long for the model, it
         sees a window around the first mask; masks outside the window have an empty list.
+
+        Args:
+          texts: any number of strings, or of bytes in UTF-8, with a mask in at least one.
 
         Raises:
           InputError: `texts` is a single string or a table, or contains other values than strings
             and bytes, or no text has a mask.
         """
         given = list_of((str, bytes), texts, "texts must be a list of strings.")
-        texts = [t.decode(errors="replace") if isinstance(t, bytes) else t for t in given]
-        if texts and not any(MASK in text for text in texts):
+        decoded = [t.decode(errors="replace") if isinstance(t, bytes) else t for t in given]
+        counts = [text.count(MASK) for text in decoded]
+        if decoded and not any(counts):
             raise InputError(
-                f"texts must have blanks, written as {MASK}. Received: {texts[0][:80]!r}."
+                f"texts must have blanks, written as {MASK}. Received: {decoded[0][:80]!r}."
             )
         require_unforked()
+        most = min(max(counts, default=1), self._model.config.max_positions)
+        size = max(1, min(_MAX_TEXTS, _MAX_CELLS // (most * self._top_k)))
+        parts = (decoded[begin : begin + size] for begin in range(0, len(decoded), size))
+        return [answer for part in parts for answer in self._answers(part)]
+
+    def _answers(self, texts: Sequence[str]) -> list[list[list[tuple[str, float]]]]:
         outputs = self._serve(strings(texts))
         pieces, probabilities = (outputs[name].numpy() for name in ("pieces", "probabilities"))
         answers = []
         for text, *row in zip(texts, pieces, probabilities, strict=True):
-            masks = [
-                [(piece.decode(), float(p)) for piece, p in zip(*mask, strict=True) if piece]
-                for mask in zip(*row, strict=True)
-            ]
             count = text.count(MASK)
-            answers.append([*masks, *([] for _ in range(count))][:count])
+            masks: list[list[tuple[str, float]]] = [
+                [(piece.decode(), float(p)) for piece, p in zip(*mask, strict=True) if piece]
+                for mask in zip(*(values[:count] for values in row), strict=True)
+            ]
+            answers.append([*masks, *([] for _ in range(count - len(masks)))])
         return answers
 
     def _serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:

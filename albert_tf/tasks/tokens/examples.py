@@ -16,7 +16,8 @@ class TokenExample(Example):
 
     Attributes:
       text: the text.
-      tokens: the characters [start, end) of each token, if the text is divided into tokens.
+      tokens: the characters [start, end) of each token, in order and without overlap, if the text
+        is divided into tokens.
       entities: the characters [start, end) and the label of each labeled span, in order and without
         overlap; None if unknown.
       id: the dataset's name for the text.

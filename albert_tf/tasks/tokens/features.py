@@ -1,11 +1,13 @@
 """Windows of pieces for texts, with the tags of their words."""
 
 import dataclasses
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.tasks.features import Features, PartFeatures, Sequences
 from albert_tf.tasks.tokens.examples import TokenExample
 from albert_tf.tasks.tokens.model import IGNORED, OUTSIDE, TokenSettings, tag_of
@@ -69,9 +71,17 @@ class TokenFeatures(PartFeatures):
 def featurize_tokens(
     examples: Sequence[TokenExample], tokenizer: Tokenizer, task: TokenSettings
 ) -> TokenFeatures:
-    """Build the windows of texts; the target `label` exists if every example has entities."""
+    """Build the windows of texts; the target `label` exists if every example has entities.
+
+    Raises:
+      InputError: an example's tokens are not pairs of integers, are not in order, overlap, or are
+        not within its text.
+    """
     texts = [example.text for example in examples]
     pieces = align(texts, tokenizer)
+    for number, example in enumerate(examples):
+        if example.tokens is not None:
+            _require_spans(number, example.tokens, len(example.text))
     limit = np.full(len(texts), task.seq_length - 2)
     windows = cut_windows(pieces.counts.astype(np.int64), limit, task.doc_stride)
     base = np.cumsum(pieces.counts) - pieces.counts
@@ -101,6 +111,22 @@ def words_per_window(features: Features) -> float:
     label = features.targets["label"]
     is_word = label != IGNORED if label.ndim == 2 else ~np.isnan(label[:, :, 0])
     return max(1.0, round(np.count_nonzero(is_word) / max(1, len(label)), 2))
+
+
+def _require_spans(number: int, tokens: Iterable[Any], limit: int) -> None:
+    begin = 0
+    for token in tokens:
+        try:
+            start, end = map(operator.index, token)
+        except (TypeError, ValueError):  # words, or no pairs
+            start = end = -1
+        if not begin <= start <= end <= limit:
+            raise InputError(
+                "`tokens` must be the characters [start, end) of each token: pairs of integers, in "
+                f"order, without overlap and within the text. Received in example {number}, of "
+                f"{limit:,} characters: {shortened(token)} after character {begin:,}."
+            )
+        begin = end
 
 
 def _words(texts: Sequence[str], pieces: Pieces) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

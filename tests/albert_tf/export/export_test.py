@@ -293,6 +293,17 @@ class TestFillMask:
         with pytest.raises(tf.errors.InvalidArgumentError, match="must be at most 4194304"):
             module.serve(tf.constant(texts))
 
+    def test_in_python_there_is_no_limit(self, pretrained):
+        fill = load_fill_mask(pretrained, 280)
+        counts = [38, *(1 + number % 3 for number in range(399))]  # 400 x 38 x 280 > 2**22
+        texts = ["[MASK]" * count for count in counts]
+        answers = fill(texts)
+        assert [len(masks) for masks in answers] == counts
+        for number in (0, 1, 399):
+            (alone,) = fill([texts[number]])
+            for mask, wanted in zip(answers[number], alone, strict=True):
+                np.testing.assert_allclose([p for _, p in mask], [p for _, p in wanted], atol=1e-5)
+
     def test_no_text_pays_for_the_masks_of_others(self, model, small_tokenizer):
         module, computed = FillMaskModule(model, small_tokenizer), []
 

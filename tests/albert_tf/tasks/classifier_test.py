@@ -109,6 +109,19 @@ def model(tiny) -> SequenceClassifier:
     return SequenceClassifier(AlbertEncoder(tiny), TASK).create_weights()
 
 
+@pytest.mark.parametrize(
+    ("label", "received"),
+    [(3, "3"), (-1, "-1"), (1.7, "1.7"), ("1", "'1'"), (True, "True"), (np.nan, "nan")],
+)
+def test_a_label_that_is_none_of_the_tasks_is_refused(small_tokenizer, label, received):
+    examples = [albert_tf.TextExample("a", label=each) for each in (2, np.int64(0), label)]
+    message = rf"`label` of example 2 must be .* integer in \[0, 3\). Received: {received}\."
+    with pytest.raises(InputError, match=message):
+        KINDS["classifier"].featurize(examples, small_tokenizer, TASK)
+    label = KINDS["classifier"].featurize(examples[:2], small_tokenizer, TASK).targets["label"]
+    assert label.dtype == np.int32 and label.tolist() == [2, 0]
+
+
 @pytest.mark.parametrize("task", [TASK, MultiLabelSettings(TASK.labels)])
 def test_logits_by_numpy(tiny, fake_inputs, task):
     model = KINDS[task.kind].model(AlbertEncoder(tiny), task).create_weights()

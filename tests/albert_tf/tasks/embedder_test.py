@@ -95,6 +95,21 @@ def test_every_name_gives_the_same_vectors(embedder):
             method("it" if method == embedder.embed_documents else ["it"])
 
 
+def test_none_is_the_default_of_a_prompt(embedder):
+    plain, query, document = (embedder(TEXTS, prompt=prompt) for prompt in ("", "it ", "a "))
+    for options, wanted in (
+        ({"prompt": None}, (plain, query, document)),
+        ({"prompt_name": None}, (plain, query, document)),
+        ({"prompt_name": "query", "prompt": None}, (query, query, query)),
+        ({"prompt_name": "document"}, (document, document, document)),
+        ({"prompt_name": "document", "prompt": "it "}, (query, query, query)),
+        ({"prompt_name": "document", "prompt": ""}, (plain, plain, plain)),
+    ):
+        methods = (embedder.encode, embedder.encode_query, embedder.encode_document)
+        for method, vectors in zip(methods, wanted, strict=True):
+            np.testing.assert_array_equal(method(TEXTS, **options), vectors, str(options))
+
+
 def test_another_process_loads_it_again(run, embedder, tmp_path, monkeypatch):
     """Also in another folder, if the path was relative."""
     monkeypatch.chdir(os.path.dirname(run))

@@ -59,6 +59,32 @@ def test_targets_are_indicators(small_tokenizer):
         KINDS["multi_label"].featurize([TextExample("a", "b", ())], small_tokenizer, TASK)
 
 
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_labels_may_be_any_list(small_tokenizer, kind):
+    examples = [TextExample("a", label=kind([2, 0])), TextExample("b", label=kind([]))]
+    features = KINDS["multi_label"].featurize(examples, small_tokenizer, TASK)
+    assert features.targets["label"].tolist() == [[1, 0, 1], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("label", "received"),
+    [
+        ((0, 3), "3"),
+        ((-1,), "-1"),
+        ((1.0,), "1.0"),
+        ([True, False], "True"),
+        (("joy",), "'joy'"),
+        ("joy", "'j'"),
+        (1, "1"),
+    ],
+)
+def test_a_label_that_is_none_of_the_tasks_is_refused(small_tokenizer, label, received):
+    examples = [TextExample("a", label=()), TextExample("b", label=label)]
+    message = rf"`label` of example 1 must be a list .* in \[0, 3\). Received: {received}\."
+    with pytest.raises(InputError, match=message):
+        KINDS["multi_label"].featurize(examples, small_tokenizer, TASK)
+
+
 @pytest.fixture(scope="module")
 def model(tiny) -> MultiLabelClassifier:
     return MultiLabelClassifier(AlbertEncoder(tiny), TASK).create_weights()

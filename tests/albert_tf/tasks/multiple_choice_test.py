@@ -92,11 +92,29 @@ def test_questions_whose_context_or_answer_is_cut_are_counted(
     assert features.notes() == ([note] if cut else [])
 
 
-@pytest.mark.parametrize("options", [(), ("a",), "yes"])
+@pytest.mark.parametrize("options", [(), ("a",), "yes", None, 5])
 def test_a_question_without_a_choice_is_refused(small_tokenizer, options):
     examples = [EXAMPLES[0], ChoiceExample("Why?", CONTEXT, options)]
-    received = options if isinstance(options, str) else len(options)
+    received = len(options) if isinstance(options, tuple) else options
     message = rf"at least 2 options.*example 1 \('Why\?'\): {received}"
+    with pytest.raises(InputError, match=message):
+        featurize_choices(examples, small_tokenizer, TASK)
+    assert examples[1].texts[:2] == ("Why?", CONTEXT)
+
+
+def test_options_of_a_generator_are_refused(small_tokenizer):
+    example = ChoiceExample("Why?", CONTEXT, (text for text in "ab"))
+    assert example.texts == ("Why?", CONTEXT)
+    with pytest.raises(InputError, match="at least 2 options.* <generator"):
+        featurize_choices([example], small_tokenizer, TASK)
+
+
+@pytest.mark.parametrize(
+    ("label", "received"), [("A", "'A'"), (2, "2"), (-1, "-1"), (0.5, "0.5"), (True, "True")]
+)
+def test_a_label_that_is_no_option_is_refused(small_tokenizer, label, received):
+    examples = [EXAMPLES[0], ChoiceExample("Why?", CONTEXT, ("a", "b"), label)]
+    message = rf"`label` of example 1 must be .* integer in \[0, 2\). Received: {received}\."
     with pytest.raises(InputError, match=message):
         featurize_choices(examples, small_tokenizer, TASK)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.models.encoder import AlbertEncoder
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.tokens.entities import decode_tokens
@@ -85,6 +85,33 @@ def test_words_are_letters_and_other_characters_stand_alone():
     spans = zip(features.word_first.tolist(), features.word_end.tolist(), strict=True)
     words = [text[begin:end] for begin, end in spans]
     assert words == ["cafés", ",", "U", ".", "S", ".", "中", "文", "e\u0301a"]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "wrong"),
+    [
+        (("Ann", "met", "Bo", "."), "'Ann' after character 0"),
+        (((0, 3), (4, 99)), r"\(4, 99\) after character 3"),
+        (((-5, 3), (4, 7)), r"\(-5, 3\) after character 0"),
+        (((8, 10), (0, 3)), r"\(0, 3\) after character 10"),
+        (((0, 3), (2, 7)), r"\(2, 7\) after character 3"),
+        (((0, 3), (7, 4)), r"\(7, 4\) after"),
+        (((0, 3), (4, 7.5)), r"\(4, 7.5\) after"),
+        (((0, 3, "PER"),), r"\(0, 3, 'PER'\) after"),
+        ((0, 3), "0 after"),
+    ],
+)
+def test_tokens_that_are_no_spans_of_the_text_are_refused(tokens, wrong):
+    examples = [TokenExample("a"), TokenExample("Ann met Bo.", tokens)]
+    with pytest.raises(InputError, match=f"`tokens` must .* example 1, of 11 characters: {wrong}"):
+        featurize_tokens(examples, TOKENIZER, TASK)
+
+
+@pytest.mark.parametrize("kind", [tuple, list, np.array])
+def test_tokens_may_be_any_sequence(kind):
+    spans = kind([(0, 1), (1, 1), (2, 3)])
+    found, prediction = decoded("a b", [NONE, B_PLACE], tokens=spans)
+    assert found == [("b", "place", 2, 3)] and prediction["tags"] == ["O", "O", "B-place"]
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])

@@ -289,6 +289,12 @@ def test_a_list_of_pieces_is_named(tmp_path):
         load_tokenizer(tmp_path / "m.vocab")
 
 
+@pytest.mark.parametrize("text", [None, 5, b"a"])
+def test_pieces_are_those_of_a_string(tiny, text):
+    with pytest.raises(InputError, match=f"`text` must be a string. Received: {text!r}"):
+        tiny.pieces(text)
+
+
 def test_texts_come_in_a_list(tiny):
     texts = ["the cat", "a"]
     assert tiny.encode_batch(text for text in texts) == tiny.encode_batch(np.array(texts))

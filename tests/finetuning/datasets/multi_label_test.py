@@ -11,7 +11,6 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label.model import label_indices
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.multi_label import MultiLabel
@@ -253,7 +252,7 @@ def test_goemotions(shared_data: pathlib.Path, tmp_path: pathlib.Path, capsys):
     data = TASK.read(Source(str(tmp_path)))
     assert data.task.labels == tuple(sorted(names)) and len(names) == 28
     assert [len(part) for part in (data.train, data.dev["dev"])] == [5426, 5427]
-    sizes = collections.Counter(len(label_indices(example)) for example in data.train)
+    sizes = collections.Counter(len(example.label) for example in data.train)
     assert sizes == {1: 4548, 2: 809, 3: 62, 4: 7}
     printed = capsys.readouterr().out
     assert "5,426 examples" in printed and "admiration 488" in printed and "grief 13" in printed
