@@ -63,7 +63,7 @@ def test_a_run_learns(folder, start, loss, tmp_path, capsys):
     result = run.result()
     assert any((tmp_path / "features").iterdir())
     assert result["metric"] == "map" and result["map"] > result["references"]["BM25"]["map"] + 0.2
-    assert 0 <= result["standard_errors"]["map"] < 0.1 and result["loss"] > 0
+    assert "standard_errors" not in result and result["loss"] > 0  # of two different queries
     assert "BM25 0." in output and "TF-IDF 0." in output
     card = pathlib.Path(run.card_path).read_text()
     assert "| BM25 | TF-IDF |" in card and "text-ranking" in card and "| mrr |" in card

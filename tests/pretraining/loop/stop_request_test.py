@@ -21,7 +21,7 @@ def test_what_is_ignored_stops_no_run(number: signal.Signals, handler: signal.Ha
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_the_process_at_once(number: signal.Signals, capsys):
     """With the status of a shell for the second one; afterwards signals do what they did before."""
-    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
+    others = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGTERM, signal.SIGINT)}
     with StopRequest() as stop:
         assert stop.signal == 0
         signal.raise_signal(number)
@@ -30,4 +30,5 @@ def test_a_second_signal_ends_the_process_at_once(number: signal.Signals, capsys
         with pytest.raises(SystemExit) as ended:
             signal.raise_signal(signal.SIGTERM)
         assert ended.value.code == 143 and stop.signal == number
-    assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
+    for each, handler in others.items():
+        assert signal.signal(each, handler) == signal.SIG_DFL
