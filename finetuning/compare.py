@@ -7,11 +7,12 @@ The table has a row for each run: its scores on the dev examples, and their diff
 --baseline, by default the first run. A folder of several seeds stands for all of them. Only the
 predictions that fine-tuning has written are read: no model is loaded, and no data.
 
-± is one standard error, from the number of dev examples. That of a difference comes from the same
+± is one standard error, from the number of dev examples or, where questions share paragraphs, of
+paragraphs. That of a difference comes from the same
 examples for both runs. Since an example is easy or hard for both, it is usually smaller than the
 errors of the two scores suggest. A difference of less than two of its errors may be chance. The
 errors do not include the seed: train several of each run to see how much they differ by themselves.
-There are no errors for fewer than 30 dev examples.
+There are no errors for fewer than 30.
 
 The runs must have the same dataset, labels and dev examples. They may differ in everything else,
 such as the encoder, the settings or the number of training examples. --output receives the same

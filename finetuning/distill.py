@@ -269,7 +269,7 @@ class _Distillation:
                 "--student_layers: the control starts where the teacher started, which must not be "
                 f"random weights. Received: {origin!r}. Pass --student={origin}."
             )
-        path = pretrained.locate(origin) if origin in pretrained.names() else origin
+        path = os.path.join(pretrained.FOLDER, origin) if origin in pretrained.names() else origin
         if not os.path.isdir(path):
             raise InputError(
                 "--student_layers: the control starts where the teacher started, so this folder "

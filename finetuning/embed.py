@@ -56,6 +56,9 @@ def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
       InputError: the texts are pairs, the teacher cannot be loaded, a vector is not of finite
         numbers, or there are other vectors already.
     """
+    folder = os.path.join(options.data_dir, "train.vectors")
+    if os.path.lexists(folder) and not os.path.isfile(os.path.join(folder, TEXTS)):
+        raise InputError(f"{folder!r} exists, but without {TEXTS}. Remove it to store vectors.")
     source = Source(options.data_dir, reading=Reading(options.text_column))
     examples = EmbeddingData().examples(source, "train")
     if any(example.second is not None for example in examples):
@@ -66,7 +69,6 @@ def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
     texts = [example.first for example in examples]
     about = {"teacher": pretrained.name_of(options.teacher), "prompt": options.prompt}
     about["weights"] = teacher_fingerprint(options.teacher)
-    folder = os.path.join(options.data_dir, "train.vectors")
     if os.path.lexists(folder):
         _require_same(folder, about)
         print(f"{folder} is already complete")
@@ -85,8 +87,7 @@ def main(options: EmbedOptions, chunk: int = CHUNK) -> None:
 
 
 def _require_same(folder: str, teacher: dict[str, str]) -> None:
-    path = os.path.join(folder, TEXTS)
-    known = outputs.read_json(path) if os.path.isfile(path) else {}
+    known = outputs.read_json(os.path.join(folder, TEXTS))
     if any(known.get(key) != teacher[key] for key in ("weights", "prompt")):
         raise InputError(
             f"{folder!r} exists, but its vectors are of another teacher or --prompt. Remove it to "

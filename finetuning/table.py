@@ -21,10 +21,11 @@ The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; 
 the medians, with the range in brackets), their average (Avg), and the pretraining speed relative to
 --baseline. SQuAD 2.0 has two columns: the paper's protocol, which takes the threshold on the null
 score that is best for F1 on these same dev examples, and the scores at the threshold that the run
-predicts with. ± is the standard error from the number of dev examples, which the last row shows; it
-does not include the seeds. The row above the last has the score of always giving the same answer:
-the most frequent label or option, the mean (whose correlation counts as 0), or no answer. OUTPUT
-receives table.md and results.csv, with a line per run, task and seed, and per task for that answer.
+predicts with. ± is the standard error from the number of dev examples, which the last row shows, or
+of their paragraphs; it does not include the seeds. The row above the last has the score of always
+giving the same answer: the most frequent label or option, the mean (whose correlation counts as 0),
+or no answer. OUTPUT receives table.md and results.csv, with a line per run, task and seed, and per
+task for that answer.
 
 --part=test adds table-test.md and results-test.csv, with the scores on the part test, on which
 nothing is chosen: SQuAD 2.0's first column takes the best threshold of dev. Nothing is fine-tuned

@@ -170,7 +170,10 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
         fit=fit,
         runtime=options.runtime,
     )
-    training_source = TrainingSource(start.origin, start.model, start.fingerprint)
+    extra = {"init_from_task": True} if options.init_from_task else {}
+    training_source = TrainingSource(
+        start.origin, start.model, start.fingerprint, extra_config=extra
+    )
     several = [os.path.join(options.run_dir, f"seed-{i}") for i in range(options.seeds)]
     runs = [open_run(path) for path in (several if options.seeds > 1 else [options.run_dir])]
     configs = [dataclasses.replace(config, seed=config.seed + i) for i in range(len(runs))]

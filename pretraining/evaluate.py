@@ -44,6 +44,7 @@ from albert_tf.training.progress import Progress
 from albert_tf.training.step import num_parts
 from data.objectives.registry import OBJECTIVES
 from data.pipeline.batches import Records
+from data.records import locations
 from data.records.manifest import COMPACT, tokenizer_of
 from pretraining.evaluation import minimal_pairs
 from pretraining.evaluation.heldout import check_records, note_overlap
@@ -160,7 +161,10 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
             )
             with Progress("sequences", evaluator.num_sequences) as progress:
                 figures = evaluator.run(progress.advance)
-        figures |= {"data": os.path.abspath(options.data), "records": records.manifest.identity()}
+        figures |= {
+            "data": locations.absolute(options.data),
+            "records": records.manifest.identity(),
+        }
         figures |= {"trained_only": True} if options.trained_only else {}
         if records.manifest.layout == COMPACT:
             figures["masking"] = settings.to_dict(config.masking)
@@ -198,7 +202,7 @@ def _path_for(run: RunDir, name: str, source: str) -> str:
     while os.path.isfile(path) and os.path.dirname(folder) != folder:
         known = outputs.read_json(path, allow_nan=True)
         other = known.get("minimal_pairs", known.get("data"))
-        if not isinstance(other, str) or other == os.path.abspath(source):
+        if not isinstance(other, str) or locations.absolute(other) == locations.absolute(source):
             break
         name, folder = f"{os.path.basename(folder)}-{name}", os.path.dirname(folder)
         path = run.evaluation_path(name)

@@ -40,6 +40,7 @@ from albert_tf.runtime.files.log_rows import has_numbers
 from albert_tf.runtime.report_text import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
+from data.records import locations
 from data.records.manifest import COMPACT, Manifest
 from pretraining.loop.config import PretrainConfig, resolve
 from pretraining.loop.groups import experiment
@@ -266,7 +267,7 @@ class Sweep:
         heldout = Manifest.read(folder)
         wanted: dict[str, Any] = {
             "checkpoint": f"ckpt-{_result_of(run)['step']}",
-            "data": os.path.abspath(folder),
+            "data": locations.absolute(folder),
             "records": heldout.identity(),
         }
         if masks := self._masks(heldout):

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from albert_tf.models.checkpoints import latest_in, require_readable, weights_fingerprint
+from albert_tf.models.checkpoints import require_readable, weights_fingerprint
 from albert_tf.models.head import HEADS
 from albert_tf.models.pretrainer import AlbertPretrainer, require_heads
 from albert_tf.runtime import commands, devices, plots, pretrained, settings
@@ -23,6 +23,7 @@ from albert_tf.runtime.bounds import one_of
 from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import ConfigError, InputError, reading
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.training.checkpoints import steps_in
 from albert_tf.training.progress import printing_if
 from data.pipeline.batches import Mixture, Records
 from data.records.manifest import Manifest, tokenizer_of
@@ -116,7 +117,7 @@ def main(
     runtime = pjrt or set_up_devices(config, records, options)
     check_batch(config, runtime.replicas)
     first = None
-    if options.init and not latest_in(run.checkpoints_path):
+    if options.init and not steps_in(run.checkpoints_path):
         first = first_weights(options.init, config, records, options.unfinished)
     if pjrt:
         pjrt.check_memory(config, records, make_step)
@@ -276,17 +277,18 @@ def config_of_run(
 
 
 def _init_weights(options: TrainOptions) -> str | None:
-    """Return the `weights_fingerprint` of --init.
+    """Return the `weights_fingerprint` of --init, or None where it does not matter.
 
-    If there are none, it is what the run recorded: only `first_weights` needs them.
+    A run that has checkpoints needs its --init no more, which may be deleted or train on.
     """
+    if options.unfinished and steps_in(RunDir(options.run_dir).checkpoints_path):
+        return None
     try:
         init = pretrained.locate(str(options.init))
         require_heads(init)
         return weights_fingerprint(init)
-    except InputError:
-        run = RunDir(options.run_dir)
-        return run.config().get("init_weights") if os.path.isfile(run.config_path) else None
+    except InputError:  # said by `first_weights`, if they are needed
+        return None
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class Checkpoints:
         try:
             latest_in(target)
         except InputError:
-            if not (steps := _steps_in(target)):
+            if not (steps := steps_in(target)):
                 raise
             self._name_latest(steps)
         self._manager = tf.train.CheckpointManager(checkpoint, target, max_to_keep=None)
@@ -53,43 +53,45 @@ class Checkpoints:
         try:
             self._manager.save(checkpoint_number=step)
             outputs.sync_all(self._target)  # before earlier ones are removed
-        except tf.errors.OpError as error:
+        except (tf.errors.OpError, OSError) as error:
             shutil.rmtree(os.path.join(self._target, f"ckpt-{step}_temp"), ignore_errors=True)
             self._remove(step)
+            with contextlib.suppress(tf.errors.OpError, OSError):  # else `restore` does it
+                self._name_latest(steps_in(self._target))
+            words = str(error.strerror if isinstance(error, OSError) else error.message)
             raise MachineError(
                 f"{self._target}: checkpoint {step} could not be written "
-                f"({error.message.rpartition('; ')[2]}). Earlier checkpoints are intact. Make room "
-                "and run the same command again."
+                f"({words.rpartition('; ')[2]}). Earlier checkpoints are intact. Make room and run "
+                "the same command again."
             ) from None
         if self._keep:
-            until = [saved for saved in _steps_in(self._target) if saved <= step]
+            until = [saved for saved in steps_in(self._target) if saved <= step]
             wanted = {also_keep, *until[: self._keep]}
             self.drop(lambda old: old not in wanted)
 
     def drop(self, is_unwanted: Callable[[int], bool]) -> None:
         """Remove the checkpoints of the steps for which `is_unwanted` is true."""
-        steps = _steps_in(self._target)
+        steps = steps_in(self._target)
         unwanted = set(filter(is_unwanted, steps))
         if not unwanted:
             return
         # First update the file that names the latest: a kill in between leaves only unused files.
-        if remaining := {*steps} - unwanted:
-            self._name_latest(remaining)
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(os.path.join(self._target, "checkpoint"))
+        self._name_latest({*steps} - unwanted)
         for step in unwanted:
             self._remove(step)
 
     def _name_latest(self, steps: Collection[int]) -> None:
-        """Name the last of `steps` in the file `checkpoint`, from which readers take the latest.
+        """Name the last of `steps` in the file `checkpoint`, if any, which readers take.
 
         With an absolute folder, TensorFlow stores the names without one, so that a run can be
         moved.
         """
-        names = [f"ckpt-{step}" for step in sorted(steps)]
-        folder = os.path.abspath(self._target)
-        tf.compat.v1.train.update_checkpoint_state(folder, names[-1], names)
+        names, folder = [f"ckpt-{step}" for step in sorted(steps)], os.path.abspath(self._target)
+        if names:
+            tf.compat.v1.train.update_checkpoint_state(folder, names[-1], names)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(folder, "checkpoint"))
 
     def _remove(self, step: int) -> None:
         files = glob.glob(os.path.join(glob.escape(self._target), f"ckpt-{step}.*"))
@@ -98,7 +100,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Return the steps of the checkpoints in the source, the latest first."""
-        return _steps_in(self._source)
+        return steps_in(self._source)
 
     def restore(self, until: int | None = None) -> int | None:
         """Restore the latest checkpoint that can be read, at step `until` or before it.
@@ -111,7 +113,7 @@ class Checkpoints:
           InputError: no checkpoint can be read although there are some, and `until` is None; or a
             checkpoint is of another model.
         """
-        steps = [n for n in _steps_in(self._source) if until is None or n <= until]
+        steps = [n for n in steps_in(self._source) if until is None or n <= until]
         for step in steps:
             path = os.path.join(self._source, f"ckpt-{step}")
             try:
@@ -138,7 +140,7 @@ class Checkpoints:
         return None
 
 
-def _steps_in(folder: str) -> list[int]:
+def steps_in(folder: str) -> list[int]:
     """Return the steps saved in a folder, the latest first; an index is written after its data."""
     names = os.listdir(folder) if os.path.isdir(folder) else []
     matches = (_INDEX.fullmatch(name) for name in names)

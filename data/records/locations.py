@@ -24,6 +24,11 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
+def absolute(path: str) -> str:
+    """Return the absolute path; one in a bucket is absolute."""
+    return path if is_remote(path) else os.path.abspath(path)
+
+
 def reader_of(path: str) -> Reader:
     """Return the reader of files under `path`; local paths do not import TensorFlow."""
     if not is_remote(path):

@@ -64,8 +64,14 @@ class MultipleChoice(FinetuningKind[MultipleChoiceSettings]):
         examples: Sequence[ChoiceExample],
         baseline: Sequence[Prediction] | None = None,
     ) -> dict[str, float]:
-        """Return the standard errors of means over questions, with the contexts as clusters."""
-        return errors_of_means(dataset, predictions, examples, baseline)
+        """Return the standard errors of means over questions, with the contexts as clusters.
+
+        Without one, a question with its options is alone: "Which is true?" may be asked again.
+        """
+        return errors_of_means(
+            *(dataset, predictions, examples, baseline),
+            cluster_of=lambda each: each.context or (each.question, *each.options),
+        )
 
     def card_sections(
         self,

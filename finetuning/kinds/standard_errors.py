@@ -1,5 +1,6 @@
 """Standard errors of scores, and of their differences to those of a baseline."""
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ def errors_of_means(
     examples: Sequence[Any],
     baseline: Sequence[Prediction] | None = None,
     scores_of: Callable[..., list[dict[str, float]]] = scores_of_each,
+    cluster_of: Callable[[Any], Any] = operator.attrgetter("source"),
 ) -> dict[str, float]:
     """Return the standard errors of scores that are means over the examples.
 
@@ -46,7 +48,7 @@ def errors_of_means(
     scores. There are none for fewer than `MIN_EXAMPLES` sources.
     """
     numbers: dict[Any, int] = {}
-    sources = np.array([numbers.setdefault(e.source, len(numbers)) for e in examples])
+    sources = np.array([numbers.setdefault(cluster_of(e), len(numbers)) for e in examples])
     if len(numbers) < MIN_EXAMPLES:
         return {}
 

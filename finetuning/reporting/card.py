@@ -7,7 +7,7 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import pretrained, programs, settings
 from albert_tf.runtime.errors import shortened
 from albert_tf.runtime.files import outputs
-from albert_tf.runtime.report_text import MIN_EXAMPLES, cell, markdown_table
+from albert_tf.runtime.report_text import cell, markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import task_of
 from finetuning.datasets.dataset import Data, Prediction, Source
@@ -105,7 +105,7 @@ def _explanation(data: Data, result: Mapping[str, Any]) -> str:
     """Return a text on the origin and the reliability of the scores."""
     count, evaluations = result["dev_examples"], result["evaluations"]
     parts = [f"There are {count:,} examples."]
-    if count < MIN_EXAMPLES:
+    if not result.get("standard_errors"):
         parts = [f"There are {count:,} examples, too few for standard errors."]
     if (precision := result.get("training_precision", "float32")) != "float32":
         parts.append(f"The scores are computed in float32, those of the plots in {precision}.")

@@ -411,6 +411,10 @@ def test_a_retrained_init_is_noticed_and_a_deleted_one_not_needed(
     tf.train.Checkpoint(model=model).save(str(base / "checkpoints" / "ckpt"))
     with pytest.raises(InputError, match="the weights of --init have changed since the run began"):
         train.main(dataclasses.replace(given, init=str(base)))
+    train.main(dataclasses.replace(given, init=str(base), unfinished=True))  # it may train on
+    assert "is already complete" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"differs .*\binit: "):
+        train.main(dataclasses.replace(given, init=str(tmp_path / "mistyped")))
 
 
 @pytest.mark.slow

@@ -53,6 +53,7 @@ def matching(pattern: str) -> list[str]:
     return sorted(
         path
         for root in _inside([known], names[:place])
+        if os.path.isdir(root or ".")
         for found in _below(root, is_hidden=any(n.startswith(".") for n in names[place:]))
         if _fits(found, names[place:]) and (path := os.path.join(root, *found))
     )
@@ -84,7 +85,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 @contextlib.contextmanager
 def _passing_over(folder: str) -> Iterator[None]:
     """Pass over what the block does not find in a folder or, with a note, may not read there."""
-    with reading(folder or "."):
+    with reading(os.path.join(folder or ".", "")):  # with a slash, no file counts as its content
         try:
             yield
         except PermissionError as error:

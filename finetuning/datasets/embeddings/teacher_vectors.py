@@ -57,14 +57,16 @@ class VectorStore:
             self.vectors = np.lib.format.open_memmap(self.path, "r")
         except DAMAGES as error:
             raise InputError(
-                f"{self.path!r} must be an array of numpy ({error}). Make the vectors again."
+                f"{self.path!r} must be an array of numpy ({error}). Remove {folder!r} "
+                "and make the vectors again."
             ) from None
         self.texts = values.get("sha256")
         shape = (values.get("count"), values.get("width"))
         if self.vectors.shape != shape or self.vectors.dtype not in (np.float16, np.float32):
             raise InputError(
                 f"{self.path!r} must have the shape {shape} of {TEXTS}, in float16 or float32. "
-                f"Received: {self.vectors.shape}, {self.vectors.dtype}. Make the vectors again."
+                f"Received: {self.vectors.shape}, {self.vectors.dtype}. Remove "
+                f"{folder!r} and make the vectors again."
             )
         self.fingerprint = f"{str(self.texts)[:16]} {shape} {self._checked_digest()}"
 

@@ -68,7 +68,7 @@ def _texts_of(folder: str) -> dict[str, list[str]]:
 
 def _names_in(folder: str) -> list[str]:
     """Return the names in a folder that are not hidden; none if it is no folder."""
-    with reading(folder):
+    with reading(os.path.join(folder, "")):
         try:
             return [name for name in os.listdir(folder) if not name.startswith(".")]
         except (FileNotFoundError, NotADirectoryError):

@@ -1,5 +1,6 @@
 """A run's checkpoints: which are kept, which are read, and that they can be moved."""
 
+import errno
 import os
 import pathlib
 
@@ -156,3 +157,19 @@ def test_nothing_is_left_of_a_checkpoint_that_could_not_be_written(tmp_path: pat
     with pytest.raises(MachineError, match="checkpoint 2 could not be written"):
         checkpoints.save(2)
     assert names(tmp_path) == ["ckpt-1"] and not [*tmp_path.glob("ckpt-2*")]
+
+
+def test_a_checkpoint_that_does_not_reach_the_disk_is_not_named(
+    tmp_path: pathlib.Path, monkeypatch
+):
+    _, checkpoints = saved(tmp_path, keep=2)
+    checkpoints.save(1)
+
+    def full(folder: str) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(outputs, "sync_all", full)
+    with pytest.raises(MachineError, match=r"2 could not be written \(Disk quota exceeded"):
+        checkpoints.save(2)
+    assert latest_in(str(tmp_path)) == str(tmp_path / "ckpt-1")
+    assert not [*tmp_path.glob("ckpt-2*")]

@@ -50,7 +50,7 @@ def test_the_folders_of_a_part_are_its_classes(tmp_path, capsys):
 def test_a_class_that_cannot_be_read_is_an_error(tmp_path, break_folder):
     source = write(tmp_path, "train", pos="good", neg="bad", neutral="so so")
     break_folder(tmp_path / "train" / "neutral")
-    with pytest.raises(MachineError, match="train/neutral' cannot be read: Permission denied"):
+    with pytest.raises(MachineError, match="train/neutral/' cannot be read: Permission denied"):
         TASK.read(source)
 
 

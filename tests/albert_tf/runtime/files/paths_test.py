@@ -179,8 +179,16 @@ def test_a_folder_without_permission_is_noted(pattern, three_folders, break_fold
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
 def test_a_failing_disk_is_no_absent_file(pattern, number, three_folders, break_folder):
     break_folder(three_folders / "b", number)
-    with pytest.raises(MachineError, match=f"/b' cannot be read: {os.strerror(number)}"):
+    with pytest.raises(MachineError, match=f"/b/' cannot be read: {os.strerror(number)}"):
         paths.files_matching(f"{three_folders}/{pattern}", "--x")
+
+
+def test_files_among_the_folders_are_passed_over(three_folders):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    (three_folders / "model.bin").write_text(pointer)
+    found = paths.matching(f"{three_folders}/*/*.txt")
+    below = paths.matching(f"{three_folders}/*/**")
+    assert len(found) == 3 and found == [path for path in below if os.path.isfile(path)]
 
 
 def test_a_match_that_cannot_be_reached_is_noted(three_folders, break_folder, capsys):
