@@ -132,8 +132,7 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
             [f"{records.manifest.num_records:,} sequences from {options.data}"] if records else []
         )
         asked += [f"{len(pairs):,} minimal pairs from {options.minimal_pairs}"] if pairs else []
-        size = f"{shape.param_count():,} parameters"
-        print(f"{run.path} ({size}) on {' and '.join(asked)}")
+        print(f"{run.path} ({shape.param_count():,} parameters) on {' and '.join(asked)}")
         return
     note_unfinished(run.path)
     checkpoint = os.path.basename(latest_checkpoint(run.path))  # a run may save others meanwhile
@@ -161,10 +160,8 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
             )
             with Progress("sequences", evaluator.num_sequences) as progress:
                 figures = evaluator.run(progress.advance)
-        figures |= {
-            "data": locations.absolute(options.data),
-            "records": records.manifest.identity(),
-        }
+        figures["data"] = locations.absolute(options.data)
+        figures["records"] = records.manifest.identity()
         figures |= {"trained_only": True} if options.trained_only else {}
         if records.manifest.layout == COMPACT:
             figures["masking"] = settings.to_dict(config.masking)
