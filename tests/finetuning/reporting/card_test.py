@@ -288,7 +288,7 @@ def test_the_card_has_errors_and_baselines_beside_the_scores(start: str, tmp_pat
     assert "in float32, those of the plots in mixed_bfloat16. The best for 17." in chosen
     less = text(accuracy=0.9, standard_errors={"accuracy": 0.0474})
     assert "| accuracy | 0.9000 | 0.0474 | 0.5000 |" in less
-    few = text(evaluations=1, dev_examples=29)
+    few = text(evaluations=1, dev_examples=29, standard_errors={})
     assert "29 examples, too few for standard errors" in few and "same examples" not in few
 
 
