@@ -179,7 +179,7 @@ def _index(options: SearchOptions) -> None:
     elif passages is None:
         print(f"{options.corpus} can be read; files: {files}")
     else:
-        print(f"{options.output}: {counted(passages, 'passage')}; files: {files}; {total}")
+        print(f"{options.output}: {counted(passages, 'new passage')}; files: {files}; {total}")
 
 
 def _ask(options: SearchOptions) -> None:

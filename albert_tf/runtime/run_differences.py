@@ -46,8 +46,10 @@ def refusal(path: str, differing: list[str], code: tuple[str, str] | None) -> st
     if len(rest) < len(lines):
         what = "the data or its fingerprint" if code else "the data"
         problems.append(f"{what} has changed since the run began")
-    if weights and "init" not in lines:
-        problems.append("the weights of --init have changed since the run began")
+    if weights:
+        changed = "the weights of --init have changed since the run began"
+        other = "--init has other weights than the run began with"
+        problems.append(other if "init" in lines else changed)
     if rest:
         more = f"; and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
         problems.append(

@@ -144,7 +144,7 @@ def test_an_index_is_brought_up_to_date(world, pretrained, tmp_path, capsys):
     run("index", *new, f"--model={pretrained}", "--dry_run")
     assert "can be read; files: 2 new" in capsys.readouterr().out
     run("index", *new, f"--model={pretrained}")
-    assert capsys.readouterr().out.endswith("/i: 2 passages; files: 2 new; 6 files in all\n")
+    assert capsys.readouterr().out.endswith("/i: 2 new passages; files: 2 new; 6 files in all\n")
     run("ask", f"--index={tmp_path}/i", "--query=zebra", "--by=words")
     assert "new.txt:1  " in capsys.readouterr().out
     (tmp_path / "notes" / "last.txt").write_text("An okapi.")

@@ -98,7 +98,8 @@ def test_another_configuration_is_refused_by_key(run, tokenizer):
         ),
         (
             {"init": "b", "init_weights": "0f"},
-            " holds another run: the configuration differs (the run's value != yours): "
+            " holds another run: --init has other weights than the run began with; the "
+            "configuration differs (the run's value != yours): "
             "init: 'a' != 'b'. Name another folder, or pass the run's values.",
         ),
         (
