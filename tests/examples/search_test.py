@@ -149,7 +149,7 @@ def test_an_index_is_brought_up_to_date(world, pretrained, tmp_path, capsys):
     assert "new.txt:1  " in capsys.readouterr().out
     (tmp_path / "notes" / "last.txt").write_text("An okapi.")
     run("index", *new)
-    assert capsys.readouterr().out.endswith("/i: 1 passage; files: 1 new; 7 files in all\n")
+    assert capsys.readouterr().out.endswith("/i: 1 new passage; files: 1 new; 7 files in all\n")
     run("index", *new)
     assert capsys.readouterr().out.endswith(
         "/i: no file is new, changed or removed; 7 files in all\n"
@@ -158,7 +158,7 @@ def test_an_index_is_brought_up_to_date(world, pretrained, tmp_path, capsys):
     (tmp_path / "notes" / "new.txt").write_text("A quagga.")
     run("index", *new, f"--model={pretrained}")
     assert capsys.readouterr().out.endswith(
-        "/i: 1 passage; files: 1 changed, 1 removed; 6 files in all\n"
+        "/i: 1 new passage; files: 1 changed, 1 removed; 6 files in all\n"
     )
 
 
