@@ -55,7 +55,7 @@ _MODULE_OF = {
 __all__ = [*_MODULE_OF, "__version__"]  # noqa: PLE0604
 
 
-if not TYPE_CHECKING:  # they would take any name
+if not TYPE_CHECKING:  # with it, a type checker would take any name
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
